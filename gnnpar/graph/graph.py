@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gnnpar.errors import InputError
+from gnnpar.graph import build
 from gnnpar.graph.features import SparseRows
 
 __all__ = ["Graph"]
@@ -113,3 +116,99 @@ class Graph:
 
     def replace(self, **changes: Any) -> Graph:
         return replace(self, **changes)
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor | npt.ArrayLike,
+        *,
+        num_nodes: int | None = None,
+        x: Tensor | SparseRows | None = None,
+        y: Tensor | None = None,
+        train_mask: Tensor | None = None,
+        val_mask: Tensor | None = None,
+        test_mask: Tensor | None = None,
+        num_classes: int | None = None,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        coalesce: bool = True,
+        name: str = "graph",
+    ) -> Graph:
+        """A graph from `edge_index` `[2, E]` (source, destination), as PyG writes it.
+
+        Args:
+            num_nodes: N; from `x`, `y` or the largest id where not given.
+            y: classes or multi-labels; unlabelled where not given. Masks not given are all False.
+            edge_weight, edge_attr: `[E]`, `[E, K]` in the order of `edge_index`.
+            coalesce: make duplicate edges one, summing weights and features; otherwise they are kept.
+
+        Raises:
+            InputError: an edge outside `0..N-1`, or lengths that differ.
+
+        Cost: one sort of E numbers.
+        """
+        edges = torch.as_tensor(edge_index)
+        if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
+            raise InputError(
+                name, [f"edge_index must be integers [2, E], got {tuple(edges.shape)} {edges.dtype}"]
+            )
+        if num_nodes is None:
+            known = next((v.shape[0] for v in (x, y, train_mask) if v is not None), None)
+            num_nodes = known if known is not None else int(edges.max()) + 1 if edges.numel() else 0
+        outside = ((edges < 0) | (edges >= num_nodes)).any(0)
+        faults = []
+        if bool(outside.any()):
+            first = int(outside.nonzero()[0])
+            faults.append(
+                f"edge_index: {int(outside.sum())} edges outside 0..{num_nodes - 1}, the first at position {first}: "
+                f"{int(edges[0, first])} → {int(edges[1, first])}; correct the ids or num_nodes={num_nodes}"
+            )
+        for key, value in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+            if value is not None and value.shape[0] != edges.shape[1]:
+                faults.append(f"{key}: {value.shape[0]} rows, but edge_index has {edges.shape[1]} edges")
+        if faults:
+            raise InputError(name, faults)
+        indptr, indices, (weight, attr) = build.edges_to_csr(
+            edges[0].numpy(),
+            edges[1].numpy(),
+            num_nodes,
+            (edge_weight, edge_attr),
+            duplicates="sum" if coalesce else "keep",
+        )
+        if y is None:
+            y = torch.full((num_nodes,), -1, dtype=torch.int64)
+        elif y.dim() == 1:
+            y = y.to(torch.int64)
+        if num_classes is None:
+            num_classes = y.shape[1] if y.dim() == 2 else int(y.max()) + 1 if y.numel() else 0
+        masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
+        none = torch.zeros(num_nodes, dtype=torch.bool)
+        return cls(
+            indptr=indptr,
+            indices=indices,
+            x=x,
+            y=y,
+            **{key: none if mask is None else mask.to(torch.bool) for key, mask in masks.items()},
+            num_classes=num_classes,
+            node_ids=torch.arange(num_nodes),
+            edge_weight=weight,
+            edge_attr=attr,
+            name=name,
+        )
+
+    def symmetrize(self) -> Graph:
+        """Every edge with its reverse, each once. See `gnnpar.graph.build.symmetrize`."""
+        return build.symmetrize(self)
+
+    def permute(self, order: Tensor) -> Graph:
+        """Renumbered: new vertex i is old vertex `order[i]` (`[N]` int64). See `gnnpar.graph.build.permute`."""
+        return build.permute(self, order)
+
+    def to_dtype(self, dtype: torch.dtype) -> Graph:
+        """Features, edge weights, edge features and multi-labels in a floating-point `dtype`; no copy if they are."""
+        cast = {
+            key: value.to(dtype=dtype)
+            for key in ("x", "y", "edge_weight", "edge_attr")
+            if (value := getattr(self, key)) is not None and value.dtype.is_floating_point
+        }
+        return self.replace(**cast)
