@@ -1,0 +1,114 @@
+"""`pull`: sum of neighbours' rows with its scale and residual, the aggregation of every fixed linear operator."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from gnnpar.graph.kernels.backend import Backend, array, choose, flat, row_blocks, run_blocks
+
+__all__ = ["pull"]
+
+
+def pull(
+    indptr: Tensor,
+    indices: Tensor,
+    x: Tensor,
+    out: Tensor,
+    *,
+    weight: Tensor | None = None,
+    self_rows: int | None = None,
+    scale: Tensor | None = None,
+    residual: Tensor | None = None,
+    a: float = 1.0,
+    b: float = 0.0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """Write into `out`, and return, for every row i (no autograd):
+
+        out[i] = a · scale[i] · (Σ_e weight[e] · x[indices[e]] + x[self_rows + i]) + b · residual[i]
+
+    with e from `indptr[i]` to `indptr[i + 1]`; what is None is left out.
+
+    Args:
+        indptr: `[R + 1]` int64 positions in `indices` and `weight`; a slice of a longer indptr serves as it is.
+        indices: `[E]` int32 or int64 rows of x. weight: `[E]`.
+        x: `[M, K]`. residual, out: `[R, K]`. Views of rows or columns of larger matrices are fine;
+            `out` must not overlap `x`.
+        self_rows: row of x that belongs to row 0, where every row reads itself too.
+        scale: `[R]`.
+
+    Threads: `torch.get_num_threads()`, each with its share of the edges; their number changes no bit.
+    Cost: one gather of K numbers per edge, one write of `[R, K]`; nothing of size E × K.
+    """
+    chosen = choose(backend, x)
+    with torch.no_grad():
+        if chosen == "numba":
+            return _numba(indptr, indices, x, out, weight, self_rows, scale, residual, a, b)
+        if chosen == "torch":
+            total = _torch_sum(indptr, indices, x, weight)
+        else:
+            from gnnpar.graph.kernels.dgl_sum import dgl_sum
+
+            total = dgl_sum(indptr, indices, x, weight)
+        if self_rows is not None:
+            total += x[self_rows : self_rows + out.shape[0]]
+        total *= a if scale is None else (a * scale)[:, None]
+        if residual is not None:
+            total += b * residual
+        return out.copy_(total)
+
+
+def _numba(
+    indptr: Tensor,
+    indices: Tensor,
+    x: Tensor,
+    out: Tensor,
+    weight: Tensor | None,
+    self_rows: int | None,
+    scale: Tensor | None,
+    residual: Tensor | None,
+    a: float,
+    b: float,
+) -> Tensor:
+    from gnnpar.graph.kernels.loops.pull import pull_rows
+
+    number = x.numpy().dtype.type
+    num_rows, width = out.shape
+    num_edges = int(indptr[-1] - indptr[0])
+    residual_flat, residual_stride = flat(residual) if residual is not None else (array(None, x), 0)
+    run_blocks(
+        pull_rows,
+        row_blocks(num_rows, (num_edges + num_rows) * width, indptr),
+        array(indptr, x),
+        array(indices, x),
+        array(weight, x),
+        *flat(x),
+        -1 if self_rows is None else self_rows,
+        array(scale, x),
+        residual_flat,
+        residual_stride,
+        number(a),
+        number(b),
+        *flat(out),
+        width,
+    )
+    return out
+
+
+def _torch_sum(indptr: Tensor, indices: Tensor, x: Tensor, weight: Tensor | None) -> Tensor:
+    first, last = int(indptr[0]), int(indptr[-1])
+    num_rows = indptr.numel() - 1
+    if first == last:
+        return x.new_zeros(num_rows, x.shape[1])
+    values = x.new_ones(last - first) if weight is None else weight[first:last]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        matrix = torch.sparse_csr_tensor(
+            indptr - first, indices[first:last].long(), values, (num_rows, x.shape[0]), check_invariants=False
+        )
+    if x.device.type == "cpu":
+        return torch.sparse.mm(matrix, x, "sum")  # type: ignore[call-overload,no-any-return]
+    return matrix @ x
