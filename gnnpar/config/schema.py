@@ -1,0 +1,281 @@
+"""Every key of a run's configuration: frozen dataclasses, one a section, a docstring under each field.
+
+This file is the single source of names, types, bounds and defaults; `docs/configuration.md` is written from
+it, and files in `configs/` hold only what differs. A section made in Python is checked like one from the command
+line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from gnnpar.config.constraints import Above, AtLeast, Between, Matches
+from gnnpar.config.section import Section
+
+__all__ = [
+    "BatchConfig",
+    "DatasetConfig",
+    "HistoryConfig",
+    "LaunchConfig",
+    "MemoryConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "ParallelConfig",
+    "PartitionConfig",
+    "RunConfig",
+    "RunDirConfig",
+    "TraceConfig",
+    "TrainConfig",
+]
+
+PositiveInt = Annotated[int, AtLeast(1)]
+NaturalInt = Annotated[int, AtLeast(0)]
+NonNegative = Annotated[float, AtLeast(0)]
+Positive = Annotated[float, Above(0)]
+Fraction = Annotated[float, Between(0, 1)]
+Probability = Annotated[float, Between(0, 1, open_end=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetConfig(Section):
+    """The graph: where it comes from and how it is read."""
+
+    section: ClassVar[str] = "dataset"
+
+    name: str = "digits"
+    """Name of the dataset: the recipe that is read, and the name in tables and run directories."""
+    kind: Literal["builtin", "npz", "ogb", "pyg", "generated", "memory"] = "builtin"
+    """Reader: built in, an npz file, an OGB raw folder, a PyG data object saved on disk, the seeded generator,
+    or a graph handed over from Python."""
+    path: str | None = None
+    """File or folder that is read, for the kinds that read one."""
+    symmetrize: bool = False
+    """Add the reverse of every edge, without duplicates."""
+    split: NaturalInt = 0
+    """Which of the dataset's splits; where it has none, the seed of a random 60/20/20 split."""
+    normalize: Literal["none", "row"] = "none"
+    """`row` divides each vertex's features by their sum, as the citation graphs are commonly used."""
+    seed: NaturalInt = 0
+    """Generator: seed of the graph."""
+    num_nodes: PositiveInt = 10_000
+    """Generator: vertices."""
+    num_classes: Annotated[int, AtLeast(2)] = 8
+    """Generator: classes, planted as communities."""
+    num_features: PositiveInt = 64
+    """Generator: features of a vertex."""
+    mean_degree: Positive = 16.0
+    """Generator: mean degree, reverse edges included."""
+    exponent: Annotated[float, Above(2)] = 2.5
+    """Generator: exponent of the power law that degrees follow."""
+    homophily: Fraction = 0.8
+    """Generator: share of edges within a class."""
+    signal: NonNegative = 1.0
+    """Generator: distance of the classes' feature means, in standard deviations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Section):
+    """The network: an encoder, `num_layers` graph layers of equal width, a decoder."""
+
+    section: ClassVar[str] = "model"
+
+    name: Literal["gcn", "sage", "gin", "gat", "gcnii", "resgcn", "gen", "custom"] = "gcnii"
+    """Kind of graph layer; `custom` is a model handed over from Python."""
+    num_layers: PositiveInt = 32
+    """Graph layers, the encoder and the decoder not counted."""
+    hidden: PositiveInt = 64
+    """Width of every graph layer."""
+    dropout: Probability = 0.5
+    """Share of elements dropped before each layer."""
+    alpha: Fraction = 0.1
+    """GCNII: weight of the initial residual (α, §3 of the paper)."""
+    theta: NonNegative = 0.5
+    """GCNII: strength of the weight matrices, β_l = log(θ / l + 1) (λ in the paper)."""
+    heads: PositiveInt = 1
+    """GAT: attention heads; `hidden` is the width of all together."""
+    attention_dropout: Probability = 0.0
+    """GAT: share of attention weights dropped."""
+    aggregation: Literal["mean", "sum"] = "mean"
+    """GraphSAGE: how neighbours are combined."""
+    temperature: Positive = 1.0
+    """GEN: inverse temperature of its softmax aggregation, at the start of training."""
+    norm: Literal["none", "layer", "rms", "batch"] = "none"
+    """Normalisation in each layer. `batch` uses the rows that run together: it depends on chunking."""
+    jumping_knowledge: Literal["none", "cat", "max", "sum"] = "none"
+    """What the decoder reads: the last layer, or all layers concatenated, their maximum, or their sum."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelConfig(Section):
+    """Who computes what."""
+
+    section: ClassVar[str] = "parallel"
+
+    stages: PositiveInt = 1
+    """Pipeline stages, one process each: runs of consecutive layers."""
+    layers_per_stage: tuple[PositiveInt, ...] | None = None
+    """Graph layers of each stage; null balances the stages by measured cost of the layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchConfig(Section):
+    """What one micro-batch is."""
+
+    section: ClassVar[str] = "batch"
+
+    num_chunks: PositiveInt = 1
+    """Chunks that the vertices are cut into; 1 is full-batch training."""
+    shuffle: bool = True
+    """Draw a new order of the chunks each step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryConfig(Section):
+    """What a chunk reads for neighbours in chunks that have not run yet in this step."""
+
+    section: ClassVar[str] = "history"
+
+    mode: Literal["latest", "snapshot", "drop"] = "latest"
+    """The last embedding computed; the one of the last snapshot; or nothing (the edge is left out)."""
+    period: PositiveInt = 20
+    """Steps between snapshots, for `mode=snapshot`."""
+    gamma: NonNegative = 1.0
+    """Factor γ on gradients from chunks later in the step: 1 exact with histories held constant, 2 doubles
+    them to compensate for the missing ones, 0 stops them."""
+    warmup_steps: PositiveInt = 1
+    """First steps that run as a single exact micro-batch, so that every history has been written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig(Section):
+    """What is kept from forward to backward."""
+
+    section: ClassVar[str] = "memory"
+
+    recompute: bool = False
+    """Keep aggregation inputs and outputs only, and compute everything else again in backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionConfig(Section):
+    """How the vertices are cut into chunks."""
+
+    section: ClassVar[str] = "partition"
+
+    method: Literal["metis", "random", "range", "ldg", "fennel", "mtkahypar", "kahip"] = "metis"
+    """Partitioner. `mtkahypar` and `kahip` need the extra `partition`."""
+    seed: NaturalInt = 0
+    """Seed of the partitioner."""
+    inner_order: Literal["metis", "none", "rcm"] = "metis"
+    """Order of the vertices inside a chunk: by a fine METIS partition, as they come, or Cuthill-McKee."""
+    cost_vertex: NonNegative = 1.0
+    """Cost of a vertex, a in a + b · degree; chunks are balanced by it."""
+    cost_edge: NonNegative = 0.05
+    """Cost of an in-edge, b in a + b · degree."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Section):
+    """The training loop."""
+
+    section: ClassVar[str] = "train"
+
+    num_epochs: PositiveInt = 200
+    """Epochs; one epoch is one optimizer step over all labelled vertices."""
+    lr: Positive = 0.01
+    """Learning rate."""
+    eval_every: PositiveInt = 5
+    """Epochs between exact evaluations; the last epoch is always evaluated."""
+    weight_decay: NonNegative = 5e-4
+    """L2 penalty of all parameters; of encoder and decoder alone where `conv_weight_decay` is given."""
+    conv_weight_decay: NonNegative | None = None
+    """L2 penalty of the graph layers; null: `weight_decay`."""
+    grad_clip: Positive | None = None
+    """Largest norm of the gradient over all stages; null: no clipping."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the learning rate falls to zero over the epochs, if it does."""
+    lr_warmup: NaturalInt = 0
+    """First epochs over which the learning rate rises linearly."""
+    patience: PositiveInt | None = None
+    """Stop after this many epochs without a better validation metric; null: never."""
+    metric: Literal["accuracy", "rocauc"] = "accuracy"
+    """Metric of evaluation; `rocauc`: two classes, or the mean over columns of multi-label targets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig(Section):
+    """The optimizer."""
+
+    section: ClassVar[str] = "optimizer"
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    """Kind of optimizer."""
+    momentum: Probability = 0.0
+    """SGD: momentum."""
+    betas: tuple[Probability, Probability] = (0.9, 0.999)
+    """Adam, AdamW: decay of the running means of the gradient and of its square."""
+    eps: Positive = 1e-8
+    """Adam, AdamW: term added to the denominator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchConfig(Section):
+    """Processes."""
+
+    section: ClassVar[str] = "launch"
+
+    threads: PositiveInt | None = None
+    """Threads of each process; null: cores ÷ processes."""
+    timeout_s: Positive = 300.0
+    """Deadline of every wait for another process, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDirConfig(Section):
+    """Where the run writes."""
+
+    section: ClassVar[str] = "run"
+
+    dir: str | None = None
+    """Run directory; null: results/runs/<time>-<dataset>-<system>-<hash>."""
+    overwrite: bool = False
+    """Replace what an earlier run left in `run.dir`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceConfig(Section):
+    """What is recorded beside the metrics."""
+
+    section: ClassVar[str] = "trace"
+
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    events: bool = False
+    """Keep every event of every rank and write them to the run directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Section):
+    """A whole run. Made by `gnnpar.config.compose` from config groups and overrides, or by hand."""
+
+    seed: NaturalInt = 0
+    """Seed of the parameters, of dropout and of the order of the chunks."""
+    device: Annotated[str, Matches(("cpu", "cuda"))] = "cpu"
+    """Where tensors live: `cpu`, `cuda` (ranks spread over the host's GPUs) or `cuda:N`."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Type of parameters and activations."""
+    system: str = "full_batch"
+    """Name of the preset that the keys below started from."""
+    dataset: DatasetConfig = field(default_factory=DatasetConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    history: HistoryConfig = field(default_factory=HistoryConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    run: RunDirConfig = field(default_factory=RunDirConfig)
+    trace: TraceConfig = field(default_factory=TraceConfig)
