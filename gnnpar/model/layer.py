@@ -18,6 +18,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from gnnpar.graph.block import Block
+from gnnpar.model.norm import BatchNorm
 from gnnpar.model.rows import Rows
 
 __all__ = ["Carries", "Layer", "Pull", "Push"]
@@ -58,6 +59,17 @@ class Layer(nn.Module):
     reads_input: bool = False
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+
+    @property
+    def chunk_dependent(self) -> bool:
+        """True where the result for a row depends on which rows share its micro-batch (some normalisations)."""
+        return any(getattr(type(module), "chunk_dependent", False) is True for module in self.modules())
+
+    def commit(self) -> None:
+        """End of a step: running statistics take up what the step's micro-batches saw."""
+        for module in self.modules():
+            if isinstance(module, BatchNorm):
+                module.commit()
 
     def before(self, h: Tensor, carries: Carries, rows: Rows) -> Tensor:
         """`[n, H]` → the cut `[n, K]` (or `[n, ...]`)."""

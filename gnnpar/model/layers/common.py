@@ -1,0 +1,36 @@
+"""What several layers share: the output tail, dropout sites, and when a linear map precedes the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from torch import Tensor
+
+from gnnpar.model.norm import Norm
+from gnnpar.model.rows import Rows
+
+__all__ = ["Activation", "Site", "finish", "map_first"]
+
+Activation = Callable[[Tensor], Tensor] | None
+
+
+class Site(IntEnum):
+    """Tells apart the dropouts of one layer, so that no two share a mask."""
+
+    INPUT = 0
+    ATTENTION = 1
+    PRE_ACTIVATION = 2
+    JUMP = 3
+
+
+def map_first(in_features: int, out_features: int) -> bool:
+    """Whether a linear map comes before the cut: unless it widens, since the cut is what is stored and sent."""
+    return out_features <= in_features
+
+
+def finish(z: Tensor, norm: Norm | None, activation: Activation, rows: Rows) -> Tensor:
+    """Normalise, then activate."""
+    if norm is not None:
+        z = norm(z, rows)
+    return z if activation is None else activation(z)
