@@ -1,0 +1,22 @@
+"""Data: readers of many formats, one on-disk store, dataset cards, a generator."""
+
+from gnnpar.data.cards import Card, all_cards, find_card
+from gnnpar.data.foreign import from_dgl, from_pyg
+from gnnpar.data.generate import PlantedPartition, generate
+from gnnpar.data.load import load
+from gnnpar.data.npz import save_npz
+from gnnpar.data.store import cached, open_store
+
+__all__ = [
+    "Card",
+    "PlantedPartition",
+    "all_cards",
+    "cached",
+    "find_card",
+    "from_dgl",
+    "from_pyg",
+    "generate",
+    "load",
+    "open_store",
+    "save_npz",
+]

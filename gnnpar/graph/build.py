@@ -1,6 +1,6 @@
 """How graphs are built and renumbered: edges → CSR, symmetrisation, permutation. O(E log E), no Python loop.
 
-N vertices, E edges. An edge is handled as the integer `destination · N + source`, so that sorting numbers sorts edges.
+N vertices, E edges. An edge is the integer `destination · N + source`, so that sorting numbers sorts edges.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def edges_to_csr(
     Args:
         src, dst: `[E]` integers in `0..N-1` (not checked here).
         values: tensors with E rows that travel with the edges.
-        duplicates: edges that occur several times are kept, or become one whose values are summed or averaged.
+        duplicates: edges that occur several times are kept, or become one with values summed or averaged.
 
     Cost: one sort of E int64; without values it is done in place (8 bytes an edge beyond input and result).
     """
@@ -77,7 +77,7 @@ def symmetrize(graph: Graph) -> Graph:
 
 
 def permute(graph: Graph, order: Tensor) -> Graph:
-    """The same graph, renumbered: new vertex i is old vertex `order[i]`. Everything per vertex and edge follows.
+    """The graph renumbered: new vertex i is old vertex `order[i]`. Everything per vertex and edge follows.
 
     Rows stay ascending in the new numbering. `node_ids` keep pointing at the original vertices.
 

@@ -15,7 +15,7 @@ class SparseRows:
     """Sparse feature matrix `[N, F]` in CSR form.
 
     Attributes:
-        indptr: `[N + 1]` int64, absolute offsets into `indices` (need not start at 0: a slice of rows is a view).
+        indptr: `[N + 1]` int64, absolute offsets into `indices` (not from 0 where rows are a slice).
         indices: `[nnz]` int32, feature columns, ascending within a row.
         values: `[nnz]` floating point.
         num_columns: F.

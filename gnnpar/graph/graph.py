@@ -88,7 +88,7 @@ class Graph:
 
     @cached_property
     def transpose(self) -> tuple[Tensor, Tensor, Tensor]:
-        """CSR of out-edges: `(indptr [N+1], destinations [E], edge [E])`, `edge` being positions in `indices`.
+        """CSR of out-edges: `(indptr [N+1], destinations [E], edge [E])`; `edge` indexes `indices`.
 
         Rows are ascending in the destination. Cost: one stable sort of E int32, kept.
         """
@@ -160,8 +160,9 @@ class Graph:
         if bool(outside.any()):
             first = int(outside.nonzero()[0])
             faults.append(
-                f"edge_index: {int(outside.sum())} edges outside 0..{num_nodes - 1}, the first at position {first}: "
-                f"{int(edges[0, first])} → {int(edges[1, first])}; correct the ids or num_nodes={num_nodes}"
+                f"edge_index: {int(outside.sum())} edges outside 0..{num_nodes - 1}, the first at position "
+                f"{first}: {int(edges[0, first])} → {int(edges[1, first])}; "
+                f"correct the ids or num_nodes={num_nodes}"
             )
         for key, value in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
             if value is not None and value.shape[0] != edges.shape[1]:
@@ -201,11 +202,11 @@ class Graph:
         return build.symmetrize(self)
 
     def permute(self, order: Tensor) -> Graph:
-        """Renumbered: new vertex i is old vertex `order[i]` (`[N]` int64). See `gnnpar.graph.build.permute`."""
+        """Renumbered: new vertex i is old vertex `order[i]`, `[N]`. See `gnnpar.graph.build.permute`."""
         return build.permute(self, order)
 
     def to_dtype(self, dtype: torch.dtype) -> Graph:
-        """Features, edge weights, edge features and multi-labels in a floating-point `dtype`; no copy if they are."""
+        """Features, edge weights, edge features and multi-labels in a floating-point `dtype`."""
         cast = {
             key: value.to(dtype=dtype)
             for key in ("x", "y", "edge_weight", "edge_attr")
