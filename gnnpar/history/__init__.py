@@ -1,0 +1,7 @@
+"""Embeddings of earlier steps, and the rule by which aggregation reads them."""
+
+from gnnpar.history.policy import HistoryPolicy
+from gnnpar.history.reads import Edges, Reads, ReadsPlanner
+from gnnpar.history.store import CutStore
+
+__all__ = ["CutStore", "Edges", "HistoryPolicy", "Reads", "ReadsPlanner"]

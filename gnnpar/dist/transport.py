@@ -1,0 +1,107 @@
+"""Messages between stages: asynchronous sends, receives posted ahead, every wait with a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gnnpar.dist.context import Context
+from gnnpar.errors import RunError
+from gnnpar.trace import Recorder
+
+__all__ = ["Message", "Transport"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message on its way: the tensors, and what to wait for before they may be used or reused."""
+
+    what: str
+    peer: int
+    tensors: list[Tensor]
+    works: list[dist.Work]
+    staged: list[Tensor] | None = None
+
+
+class Transport:
+    """Sends and receives lists of tensors between the ranks of a run.
+
+    Messages between two ranks are matched by tag, so their order does not matter (nccl ignores tags and
+    relies on the order of the schedule, which is the same on both sides).
+
+    Args:
+        context: of this rank.
+        recorder: counts the bytes sent by kind and the time spent waiting.
+    """
+
+    def __init__(self, context: Context, recorder: Recorder) -> None:
+        self.context = context
+        self.recorder = recorder
+        self._timeout = timedelta(seconds=context.timeout_s)
+        self._staged = context.backend == "gloo" and context.device.type == "cuda"
+
+    def send(self, tensors: Sequence[Tensor], peer: int, tag: int, kind: str, what: str) -> Message:
+        """Start sending. The tensors must stay unchanged until `finish`.
+
+        Args:
+            kind: what the bytes are counted as (`stage`, `evaluation` …).
+            what: names the message in errors, e.g. `forward of micro-batch 3`.
+        """
+        contiguous = [tensor.detach().contiguous() for tensor in tensors]
+        if self._staged:
+            contiguous = [tensor.cpu() for tensor in contiguous]
+        self.recorder.count_bytes(kind, peer, sum(t.numel() * t.element_size() for t in contiguous))
+        with _naming(self.context, "sending", what, peer):
+            works = [
+                _work(dist.isend(tensor, peer, tag=tag + index)) for index, tensor in enumerate(contiguous)
+            ]
+        return Message(what, peer, contiguous, works)
+
+    def receive(self, buffers: Sequence[Tensor], peer: int, tag: int, what: str) -> Message:
+        """Post receives into `buffers`."""
+        landing = [torch.empty_like(b, device="cpu") for b in buffers] if self._staged else list(buffers)
+        with _naming(self.context, "receiving", what, peer):
+            works = [_work(dist.irecv(tensor, peer, tag=tag + index)) for index, tensor in enumerate(landing)]
+        return Message(what, peer, list(buffers), works, landing if self._staged else None)
+
+    def finish(self, message: Message) -> list[Tensor]:
+        """Wait for a message; returns its tensors. Raises `RunError` naming rank, message and peer."""
+        with (
+            self.recorder.span("wait", message.what),
+            _naming(self.context, "waiting for", message.what, message.peer),
+        ):
+            for work in message.works:
+                work.wait(self._timeout)
+        if message.staged is not None:
+            for buffer, landed in zip(message.tensors, message.staged, strict=True):
+                buffer.copy_(landed)
+        return message.tensors
+
+
+class _naming:
+    """Turns a transport failure into an error that names rank, message and peer."""
+
+    def __init__(self, context: Context, doing: str, what: str, peer: int) -> None:
+        self.text = f"rank {context.rank}: {doing} {what} with rank {peer}"
+        self.timeout_s = context.timeout_s
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RuntimeError) and not isinstance(error, RunError):
+            reason = (str(error).strip().splitlines() or ["failed"])[0]
+            late = "timed out" in str(error).lower() or "timeout" in str(error).lower()
+            why = f"no answer within {self.timeout_s:g} s" if late else f"the connection failed ({reason})"
+            raise RunError(f"{self.text}: {why}") from error
+
+
+def _work(work: dist.Work | None) -> dist.Work:
+    if work is None:
+        raise RuntimeError("not a member of the process group")
+    return work

@@ -1,0 +1,56 @@
+"""`HistoryPolicy`: what a chunk reads for neighbours that have not run yet, and how old that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gnnpar.config.schema import HistoryConfig
+
+__all__ = ["HistoryPolicy"]
+
+Mode = Literal["latest", "snapshot", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPolicy:
+    """The history axis of a run.
+
+    Attributes:
+        mode: `latest` reads the last embedding computed (GAS), `snapshot` the one of the last snapshot
+            (GNNPipe), `drop` leaves the edge out.
+        period: P, steps between snapshots.
+        gamma: factor γ on gradients that come from micro-batches computed later in the step; 1 is the exact
+            gradient with histories held constant, 2 GNNPipe's compensation, 0 stops them (GAS).
+        warmup_steps: w, steps run first as one exact slot.
+    """
+
+    mode: Mode
+    period: int
+    gamma: float
+    warmup_steps: int
+
+    @classmethod
+    def of(cls, config: HistoryConfig) -> HistoryPolicy:
+        return cls(config.mode, config.period, config.gamma, config.warmup_steps)
+
+    def is_exact(self, step: int) -> bool:
+        """True for warm-up steps, which run all chunks as one slot."""
+        return step < self.warmup_steps
+
+    def closes(self, step: int) -> bool:
+        """True where a snapshot is taken at the end of the step: w - 1, w - 1 + P, …"""
+        since = step - (self.warmup_steps - 1)
+        return self.mode == "snapshot" and since >= 0 and since % self.period == 0
+
+    def num_snapshots_before(self, step: int) -> int:
+        """Snapshots taken by steps 0 … step - 1."""
+        return max(0, (step - self.warmup_steps) // self.period + 1)
+
+    def age(self, step: int) -> int:
+        """Age in steps of what a historical read of this step returns; 0 where there are none."""
+        if self.is_exact(step) or self.mode == "drop":
+            return 0
+        if self.mode == "latest":
+            return 1
+        return (step - self.warmup_steps) % self.period + 1

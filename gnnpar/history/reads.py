@@ -1,0 +1,198 @@
+"""`Reads`: what every chunk of one step reads, along which edges, from which copy of the cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gnnpar.batch import Chunk, ChunkedGraph, make_block
+from gnnpar.graph.block import Block
+from gnnpar.history.edges import keep_edges, redirect_edges
+from gnnpar.history.policy import HistoryPolicy
+
+__all__ = ["Columns", "Edges", "Reads", "ReadsPlanner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """CSR over all N rows: `indptr` `[N + 1]`, `indices` `[E']`, `weight` `[E']` or None."""
+
+    indptr: Tensor
+    indices: Tensor
+    weight: Tensor | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A chunk's block; for each of its M columns the vertex, the buffer row, and the gradient's factor."""
+
+    block: Block
+    vertices: Tensor
+    buffer_rows: Tensor
+    gradient_factor: Tensor
+
+
+@dataclass(frozen=True)
+class Reads:
+    """One step's answer to "who reads what".
+
+    Attributes:
+        slots: the chunks in the order in which they run; those of one slot run together.
+        position: `[C]` int32, the slot of every chunk.
+        live, stale: offsets in the buffer of the copy being written, and of the one read as history.
+        age: steps since the histories read in this step were computed (0: none are read).
+        history_share: share of all edge reads that are historical.
+    """
+
+    planner: ReadsPlanner
+    slots: tuple[tuple[Chunk, ...], ...]
+    position: Tensor
+    live: int
+    stale: int
+    age: int
+    history_share: float
+
+    @property
+    def exact(self) -> bool:
+        return len(self.slots) == 1
+
+    @cached_property
+    def forward_edges(self) -> Edges:
+        """In-edges of every row; columns point into the buffer of the cut from row `forward_base` on."""
+        graph = self.planner.chunked.graph
+        whole = Edges(graph.indptr, graph.indices, graph.edge_weight)
+        if self.exact or (self.planner.policy.mode == "latest" and self.live == self.stale):
+            return whole
+        order = (self.planner.chunked.chunk_of, self.position)
+        if self.planner.policy.mode == "drop":
+            return Edges(*keep_edges(graph.indptr, graph.indices, *order, "not_after", graph.edge_weight))
+        redirected = redirect_edges(
+            graph.indptr, graph.indices, *order, self.live, self.stale, self.planner.scratch
+        )
+        return Edges(graph.indptr, redirected, graph.edge_weight)
+
+    @property
+    def forward_base(self) -> int:
+        """Buffer row that column 0 of `forward_edges` means."""
+        redirected = not self.exact and self.live != self.stale
+        return 0 if redirected else self.live
+
+    @cached_property
+    def backward_edges(self) -> Edges:
+        """Out-edges of every row along which gradients come back."""
+        indptr, indices, weight = self.planner.transpose
+        if self.exact:
+            return Edges(indptr, indices, weight)
+        relation = "together" if self.planner.policy.gamma == 0.0 else "not_before"
+        order = (self.planner.chunked.chunk_of, self.position)
+        return Edges(*keep_edges(indptr, indices, *order, relation, weight))
+
+    @property
+    def carried_factor(self) -> float:
+        """What a chunk's aggregation gradient is multiplied by before earlier slots read it."""
+        gamma = self.planner.policy.gamma
+        return 1.0 if self.exact or gamma == 0.0 else gamma
+
+    def columns(self, chunk: Chunk) -> Columns:
+        """What a chunk reads column by column, for operators that look at single edges; layers share it."""
+        if chunk not in self._columns:
+            self._columns[chunk] = self._make_columns(chunk)
+        return self._columns[chunk]
+
+    @cached_property
+    def _columns(self) -> dict[Chunk, Columns]:
+        return {}
+
+    def _make_columns(self, chunk: Chunk) -> Columns:
+        block, vertices = self.planner.block(chunk, None if self.exact else self)
+        if self.exact:
+            rows, factor = vertices + self.live, torch.ones(vertices.numel(), device=vertices.device)
+        else:
+            there = self.position[self.planner.chunked.chunk_of[vertices].long()]
+            here = self.position[chunk.index]
+            rows = vertices + torch.where(there <= here, self.live, self.stale)
+            factor = (there == here).float() + self.planner.policy.gamma * (there < here)
+        return Columns(block, vertices, rows, factor)
+
+
+class ReadsPlanner:
+    """Makes the `Reads` of every step. One a rank, shared by its layers.
+
+    Args:
+        chunked: the graph.
+        policy: the history axis.
+        copies: 1 or 2 copies of every cut. Two are needed where a snapshot outlives the step, and where
+            recomputation must find again what it read.
+        chunk_dependent: the model looks at all rows of a slot at once, so an exact slot must be one chunk.
+            Else it runs chunk by chunk between two aggregations, which is easier on caches and memory.
+    """
+
+    def __init__(
+        self, chunked: ChunkedGraph, policy: HistoryPolicy, copies: int, chunk_dependent: bool = False
+    ) -> None:
+        self.together = (chunked.whole,) if chunk_dependent else chunked.chunks
+        self.chunked = chunked
+        self.policy = policy
+        self.copies = copies
+        graph = chunked.graph
+        if graph.is_symmetric:
+            self.transpose = (graph.indptr, graph.indices, graph.edge_weight)
+        else:
+            indptr, destinations, edge = graph.transpose
+            weight = graph.edge_weight[edge] if graph.edge_weight is not None else None
+            self.transpose = (indptr, destinations, weight)
+        self.scratch = torch.empty_like(graph.indices) if copies == 2 else graph.indices
+        self._blocks: dict[Chunk, tuple[Block, Tensor]] = {}
+
+    def plan(self, step: int, order: tuple[int, ...]) -> Reads:
+        """`order`: the chunks in the order in which they run, unless the step is an exact one."""
+        chunks = self.chunked.chunks
+        exact = self.policy.is_exact(step) or len(chunks) == 1
+        slots = (self.together,) if exact else tuple((chunks[c],) for c in order)
+        position = torch.zeros(len(chunks), dtype=torch.int32)
+        if not exact:
+            position[list(order)] = torch.arange(len(order), dtype=torch.int32)
+        live, stale = self._offsets(step)
+        late = (position[None, :] > position[:, None]) if self.policy.mode != "drop" else None
+        share = 0.0 if late is None or exact else self._share(late)
+        age = 0 if exact else self.policy.age(step)
+        return Reads(self, slots, position.to(self.chunked.chunk_of.device), live, stale, age, share)
+
+    @cached_property
+    def exact(self) -> Reads:
+        """All chunks as one slot over a cut with one copy: evaluation."""
+        position = torch.zeros(self.chunked.num_chunks, dtype=torch.int32)
+        return Reads(self, (self.together,), position, 0, 0, 0, 0.0)
+
+    def block(self, chunk: Chunk, reads: Reads | None) -> tuple[Block, Tensor]:
+        """A chunk's block and its columns' vertices; kept, unless `drop` makes it another one every step."""
+        graph = self.chunked.graph
+        if reads is not None and self.policy.mode == "drop":
+            number = torch.arange(graph.num_edges, device=graph.indices.device)
+            order = (self.chunked.chunk_of, reads.position)
+            indptr, indices, edge = keep_edges(graph.indptr, graph.indices, *order, "not_after", number)
+            return make_block(self.chunked, chunk, indptr, indices, edge)
+        if chunk not in self._blocks:
+            self._blocks[chunk] = make_block(self.chunked, chunk, graph.indptr, graph.indices, None)
+        return self._blocks[chunk]
+
+    def _offsets(self, step: int) -> tuple[int, int]:
+        if self.copies == 1:
+            return 0, 0
+        rows = self.chunked.graph.num_nodes
+        swaps = self.policy.num_snapshots_before(step) if self.policy.mode == "snapshot" else step
+        return (rows, 0) if swaps % 2 else (0, rows)
+
+    def _share(self, late: Tensor) -> float:
+        return float(self._pair_counts[late].sum()) / max(1, self.chunked.graph.num_edges)
+
+    @cached_property
+    def _pair_counts(self) -> Tensor:
+        """`[C, C]`: edges by (chunk of the row, chunk of the column)."""
+        graph, count = self.chunked.graph, self.chunked.num_chunks
+        chunk_of = self.chunked.chunk_of.long()
+        pair = chunk_of[graph.destinations] * count + chunk_of[graph.indices.long()]
+        return torch.bincount(pair, minlength=count * count).view(count, count).cpu()

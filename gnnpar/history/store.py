@@ -1,0 +1,54 @@
+"""`CutStore`: the aggregation inputs of all vertices at one layer, of this step and of earlier ones."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gnnpar.errors import RunError
+from gnnpar.graph import kernels
+
+__all__ = ["CutStore"]
+
+
+class CutStore:
+    """One layer's cut tensor for every vertex: a buffer of one or two copies of `[N, K]`, K being the product
+    of the cut's shape per vertex.
+
+    With one copy, a chunk that has not run yet in this step still shows its rows of the last step. With two,
+    one copy is live and the other is the snapshot; closing a snapshot swaps their roles instead of copying,
+    since every live row is written again before it is read.
+
+    Memory: copies · N · K · bytes(dtype), from the first write on, which also settles K and the dtype.
+    """
+
+    def __init__(self, num_rows: int, copies: int) -> None:
+        self.num_rows = num_rows
+        self.copies = copies
+        self.tail: tuple[int, ...] = ()
+        self._buffer: Tensor | None = None
+
+    @property
+    def buffer(self) -> Tensor:
+        """`[copies · N, K]`. Raises `RunError` before the first write: unwritten history is not zero."""
+        if self._buffer is None:
+            raise RunError("a history is read before any chunk has written it")
+        return self._buffer
+
+    def write(self, start: int, x: Tensor, offset: int, scale: Tensor | None = None) -> None:
+        """Store `x` `[n, *tail]` times `scale` `[n]` as vertices `start` onwards, in the copy at `offset`."""
+        if self._buffer is None:
+            self.tail = tuple(x.shape[1:])
+            self._buffer = x.new_zeros(self.copies * self.num_rows, math.prod(self.tail))
+        at = offset + start
+        kernels.scale_rows(x.flatten(1), scale, self._buffer[at : at + x.shape[0]])
+
+    def new_copy(self) -> Tensor:
+        """A tensor `[N, K]` of the same kind, unset."""
+        return torch.empty_like(self.buffer[: self.num_rows])
+
+    def shaped(self, rows: Tensor) -> Tensor:
+        """`[n, K]` seen as `[n, *tail]`."""
+        return rows.view(rows.shape[0], *self.tail)

@@ -1,0 +1,178 @@
+"""Aggregation of a chunk: forward through its in-edges, backward through its out-edges.
+
+An aggregation owns the buffers of one graph layer on one stage. For every chunk the stage calls, in this
+order, `write` (the cut enters the buffer), `forward`, and in the backward pass `push_back` then `pull_back`;
+the chunks of one slot finish each of these before the next begins.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gnnpar.batch import Chunk
+from gnnpar.graph import kernels
+from gnnpar.graph.norm import PullScales
+from gnnpar.history import CutStore, Reads
+from gnnpar.model.layer import Layer
+from gnnpar.model.rows import Rows
+
+__all__ = ["Aggregation", "PullAggregation", "PushAggregation"]
+
+
+class Aggregation(Protocol):
+    """What a stage needs of the aggregation of one layer."""
+
+    cut: CutStore
+
+    def over(self, cut: CutStore) -> Aggregation:
+        """The same operator over another cut, for evaluation between steps: the histories stay."""
+
+    def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
+        """Store the chunk's cut `[n, K]` in the live copy."""
+
+    def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        """Z `[n, K]` of the chunk, ready to be differentiated with respect to."""
+
+    def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        """The same Z again, for recomputation in the backward pass."""
+
+    def push_back(self, chunk: Chunk, reads: Reads) -> None:
+        """Take over the gradient that autograd left for the chunk's Z."""
+
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        """∂X `[n, K]` of the chunk: what the chunks of its own and of later slots send back."""
+
+
+class PullAggregation:
+    """Fixed linear aggregation: Z = r ⊙ A (c ⊙ X), ∂X = c ⊙ Aᵀ (r ⊙ D), by rows, with the same kernel.
+
+    The buffer of Z serves D too: a chunk's Z is last needed for the gradient of the part that follows it, and
+    that is when its D is known. Memory: (copies + 1) · N · K.
+
+    Args:
+        scales: r, c `[N]`, edge weights and self-loop flag of the layer's operator on this graph.
+    """
+
+    def __init__(self, cut: CutStore, scales: PullScales, z: Tensor | None = None) -> None:
+        self.cut = cut
+        self.scales = scales
+        self._z = z
+        self._leaves: dict[Chunk, Tensor] = {}
+
+    @property
+    def z(self) -> Tensor:
+        """`[N, K]`: Z where a chunk has run forward, then r ⊙ D where it has run backward."""
+        if self._z is None:
+            self._z = self.cut.new_copy()
+        return self._z
+
+    def over(self, cut: CutStore) -> PullAggregation:
+        return PullAggregation(cut, self.scales, self._z)
+
+    def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
+        self.cut.write(chunk.start, x, reads.live, _slice(self.scales.c, chunk))
+
+    def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        edges = reads.forward_edges
+        own = reads.live - reads.forward_base + chunk.start
+        kernels.pull(
+            edges.indptr[chunk.start : chunk.stop + 1],
+            edges.indices,
+            self.cut.buffer[reads.forward_base :],
+            self._rows(chunk),
+            weight=edges.weight,
+            self_rows=own if self.scales.self_loops else None,
+            scale=_slice(self.scales.r, chunk),
+        )
+        return self.replay(chunk, rows, reads)
+
+    def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        leaf = self.cut.shaped(self._rows(chunk).detach()).requires_grad_(torch.is_grad_enabled())
+        self._leaves[chunk] = leaf
+        return leaf
+
+    def push_back(self, chunk: Chunk, reads: Reads) -> None:
+        gradient = self._leaves.pop(chunk).grad
+        rows = self._rows(chunk)
+        if gradient is None:
+            rows.zero_()
+        else:
+            kernels.scale_rows(gradient.reshape(rows.shape), _slice(self.scales.r, chunk), rows)
+
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        edges = reads.backward_edges
+        rows = self._rows(chunk)
+        gradient = torch.empty_like(rows)
+        kernels.pull(
+            edges.indptr[chunk.start : chunk.stop + 1],
+            edges.indices,
+            self.z,
+            gradient,
+            weight=edges.weight,
+            self_rows=chunk.start if self.scales.self_loops else None,
+            scale=_slice(self.scales.c, chunk),
+        )
+        if reads.carried_factor != 1.0:
+            rows.mul_(reads.carried_factor)
+        return self.cut.shaped(gradient)
+
+    def _rows(self, chunk: Chunk) -> Tensor:
+        return self.z[chunk.start : chunk.stop]
+
+
+class PushAggregation:
+    """Any other operator: the chunk's columns enter as a leaf; their gradients are added up column by column.
+
+    Per-edge tensors exist for one chunk at a time where the stage recomputes, else for all chunks in flight.
+    Memory: (copies + 1) · N · K.
+    """
+
+    def __init__(self, cut: CutStore, layer: Layer, gradient: Tensor | None = None) -> None:
+        self.cut = cut
+        self.layer = layer
+        self._gradient = gradient
+        self._leaves: dict[Chunk, Tensor] = {}
+
+    @property
+    def gradient(self) -> Tensor:
+        """`[N, K]`: what later chunks have sent back so far; zero between steps."""
+        if self._gradient is None:
+            self._gradient = self.cut.new_copy().zero_()
+        return self._gradient
+
+    def over(self, cut: CutStore) -> PushAggregation:
+        return PushAggregation(cut, self.layer, self._gradient)
+
+    def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
+        self.cut.write(chunk.start, x, reads.live)
+
+    def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        columns = reads.columns(chunk)
+        leaf = self.cut.shaped(self.cut.buffer[columns.buffer_rows]).requires_grad_(torch.is_grad_enabled())
+        self._leaves[chunk] = leaf
+        return self.layer.aggregate(leaf, columns.block, rows)
+
+    def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        return self.forward(chunk, rows, reads)
+
+    def push_back(self, chunk: Chunk, reads: Reads) -> None:
+        gradient = self._leaves.pop(chunk).grad
+        if gradient is None:
+            return
+        columns = reads.columns(chunk)
+        # A chunk's columns are distinct: each row is added to once, so only the order of chunks matters.
+        weighted = gradient.flatten(1) * columns.gradient_factor.to(gradient.dtype)[:, None]
+        self.gradient.index_add_(0, columns.vertices, weighted)
+
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        rows = self.gradient[chunk.start : chunk.stop]
+        gradient = rows.clone()
+        rows.zero_()
+        return self.cut.shaped(gradient)
+
+
+def _slice(values: Tensor | None, chunk: Chunk) -> Tensor | None:
+    return None if values is None else values[chunk.start : chunk.stop]

@@ -1,0 +1,92 @@
+"""`Job`: what the parent of a run hands to its workers, as files, and how one rank runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnpar.batch import ChunkedGraph, load_chunked, save_chunked
+from gnnpar.config.compose import from_yaml
+from gnnpar.config.schema import RunConfig
+from gnnpar.dist import Context
+from gnnpar.graph import Graph
+from gnnpar.model import LayerStack, build_model
+from gnnpar.train.loop import train_loop
+from gnnpar.train.sinks import open_sinks
+from gnnpar.train.trainer import Trainer
+
+__all__ = ["Job", "make_model", "run_rank"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run ready to start: `config.yaml` in the run directory; the graph and a custom model in its `.job`.
+
+    Attributes:
+        run_dir: of the run. Everything a worker needs lies in it.
+    """
+
+    run_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.run_dir / ".job"
+
+    def write(self, chunked: ChunkedGraph, model: LayerStack | None) -> None:
+        """Write the graph, and the model where it is the user's own."""
+        save_chunked(chunked, self.folder / "graph")
+        if model is not None:
+            import cloudpickle
+
+            # By value: workers need not be able to import the script or notebook that defined the layers.
+            (self.folder / "model.pkl").write_bytes(cloudpickle.dumps(model))
+
+    def read(self) -> tuple[RunConfig, ChunkedGraph, LayerStack]:
+        """Config, graph and model, the same on every rank."""
+        config = from_yaml((self.run_dir / "config.yaml").read_text())
+        chunked = load_chunked(self.folder / "graph")
+        pickled = self.folder / "model.pkl"
+        if not pickled.exists():
+            return config, chunked, make_model(config, chunked.graph)
+        import cloudpickle
+
+        return config, chunked, cloudpickle.loads(pickled.read_bytes())
+
+    def remove(self) -> None:
+        """Forget the hand-over files; the results stay."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def make_model(config: RunConfig, graph: Graph) -> LayerStack:
+    """The configured model with parameters drawn from `seed`, whatever was drawn before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return build_model(
+            config.model, graph.num_features, graph.num_classes, not isinstance(graph.x, torch.Tensor)
+        )
+
+
+def run_rank(job: Job, context: Context) -> dict[str, Any]:
+    """Train this rank's stage; rank 0 writes metrics, `summary.json` and `model.pt`. Returns the summary."""
+    config, chunked, model = job.read()
+    trainer = Trainer(model, chunked, config, context)
+    sinks = open_sinks(config, job.run_dir) if context.is_first else []
+    try:
+        outcome = train_loop(trainer, config, lambda epoch: [sink.epoch(epoch) for sink in sinks])
+    finally:
+        for sink in sinks:
+            sink.close()
+    shares = context.gather_objects(outcome.best_parameters, "gathering the parameters")
+    if context.is_first:
+        parameters = {name: value for share in shares for name, value in share.items()}
+        torch.save(parameters, job.folder / "model.pt")
+        os.replace(job.folder / "model.pt", job.run_dir / "model.pt")
+        (job.folder / "summary.json").write_text(json.dumps(outcome.summary, indent=1))
+        os.replace(job.folder / "summary.json", job.run_dir / "summary.json")
+    return outcome.summary

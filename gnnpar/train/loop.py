@@ -1,0 +1,143 @@
+"""The training loop of one rank: epochs, evaluation, best parameters, early stopping, summary."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from gnnpar.config.schema import RunConfig
+from gnnpar.train.early_stop import EarlyStop
+from gnnpar.train.evaluation import Scores
+from gnnpar.train.memory import peak_memory_bytes
+from gnnpar.train.trainer import StepResult, Trainer
+
+__all__ = ["Epoch", "Outcome", "train_loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What is logged of one epoch (`scores` where it was evaluated)."""
+
+    number: int
+    step: StepResult
+    scores: Scores | None
+    best_val: float
+
+    def to_json(self) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "epoch": self.number,
+            "train_loss": self.step.loss,
+            "epoch_time_s": self.step.seconds,
+            "history_age": self.step.history_age,
+            "history_read_share": self.step.history_share,
+        }
+        if self.scores is not None:
+            row |= {
+                "train_metric": self.scores.train,
+                "val_metric": self.scores.val,
+                "test_metric": self.scores.test,
+            }
+        return row
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a run on one rank; all but `best_parameters` is the same on every rank."""
+
+    summary: dict[str, Any]
+    best_parameters: dict[str, Tensor]
+
+
+@dataclass
+class _Tally:
+    """What this rank adds up over the epochs."""
+
+    seconds: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    eval_seconds: list[float] = field(default_factory=list)
+    age_reads: float = 0.0
+    reads: float = 0.0
+    age_max: int = 0
+    chunked_steps: int = 0
+    bytes_per_epoch: dict[str, int] = field(default_factory=dict)
+
+    def add(self, result: StepResult, trainer: Trainer) -> None:
+        self.seconds.append(result.seconds)
+        self.waits.append(trainer.recorder.seconds["wait"])
+        self.bytes_per_epoch = trainer.recorder.bytes_by_kind()
+        if not trainer.policy.is_exact(trainer.step - 1):
+            self.chunked_steps += 1
+            self.reads += result.history_share
+            self.age_reads += result.history_share * result.history_age
+            self.age_max = max(self.age_max, result.history_age)
+
+
+def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], None]) -> Outcome:
+    """Train for `train.num_epochs` epochs of one step each; `on_epoch` is called after every one.
+
+    Evaluates every `train.eval_every` epochs and after the last; keeps the parameters of the best validation
+    score. Raises `RunError` where the loss is not finite or a peer is lost.
+    """
+    tally = _Tally()
+    stop = EarlyStop(config.train.patience)
+    best_parameters: dict[str, Tensor] = {}
+    best: Scores | None = None
+    start = time.perf_counter()
+    for number in range(1, config.train.num_epochs + 1):
+        trainer.recorder.reset()
+        result = trainer.train_step()
+        tally.add(result, trainer)
+        scores = None
+        if number % config.train.eval_every == 0 or number == config.train.num_epochs:
+            scores = trainer.evaluate()
+            tally.eval_seconds.append(scores.seconds)
+            if stop.update(number, scores.val):
+                best = scores
+                best_parameters = {name: value.clone() for name, value in trainer.parameters().items()}
+        on_epoch(Epoch(number, result, scores, stop.best))
+        if stop.should_stop(number):
+            break
+    assert best is not None
+    summary = {
+        "test_accuracy": best.test,
+        "val_accuracy": best.val,
+        "train_accuracy": best.train,
+        "best_epoch": stop.best_epoch,
+        "num_epochs": number,
+        "total_time_s": time.perf_counter() - start,
+        **_across_ranks(trainer, tally),
+    }
+    return Outcome(summary, best_parameters)
+
+
+def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
+    """Times, bytes, bubble, ages and memory of all ranks together."""
+    # The first epochs compile kernels and fill caches; the median passes over them.
+    mine = {
+        "epoch": statistics.median(tally.seconds),
+        "eval": statistics.median(tally.eval_seconds),
+        "wait": statistics.median(w / s for w, s in zip(tally.waits, tally.seconds, strict=True)),
+        "bytes": tally.bytes_per_epoch,
+        "memory": peak_memory_bytes(trainer.context.device),
+    }
+    ranks = trainer.context.gather_objects(mine, "gathering the summary")
+    kinds = sorted({kind for rank in ranks for kind in rank["bytes"]} | {"stage", "halo", "weight"})
+    stages, slots = trainer.context.world_size, trainer.chunked.num_chunks
+    return {
+        "epoch_time_s": max(rank["epoch"] for rank in ranks),
+        "eval_time_s": max(rank["eval"] for rank in ranks),
+        "bytes_per_epoch": {kind: sum(rank["bytes"].get(kind, 0) for rank in ranks) for kind in kinds},
+        "bubble": statistics.mean(rank["wait"] for rank in ranks),
+        "bubble_theory": (stages - 1) / (slots + stages - 1),
+        "history_age_mean": tally.age_reads / tally.reads if tally.reads else 0.0,
+        "history_age_max": tally.age_max,
+        "history_read_share": tally.reads / tally.chunked_steps if tally.chunked_steps else 0.0,
+        "peak_memory_bytes": [rank["memory"] for rank in ranks],
+        "layers_per_stage": list(trainer.split),
+        "num_parameters": trainer.num_parameters,
+    }
