@@ -1,0 +1,186 @@
+"""`partition_graph`: check the request, look in the cache, cut, repair, order."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gnnpar.config import PartitionConfig
+from gnnpar.errors import Faults
+from gnnpar.graph.graph import Graph
+from gnnpar.partition import files
+from gnnpar.partition.child import External
+from gnnpar.partition.fennel import fennel
+from gnnpar.partition.ldg import ldg
+from gnnpar.partition.order import INNER_ORDERS, order_within
+from gnnpar.partition.partition import Partition, PartitionKey
+from gnnpar.partition.problem import FloatArray, IntArray, Problem, cost_fingerprint, degree_cost
+from gnnpar.partition.random import at_random
+from gnnpar.partition.range import by_range
+
+__all__ = ["METHODS", "fill_empty_parts", "partition_from_config", "partition_graph"]
+
+VERSION = "1"
+"""Of the methods of this package: raised when a change gives other parts for the same request."""
+
+METHODS: MappingProxyType[str, Callable[[Problem], IntArray]] = MappingProxyType(
+    {
+        "metis": External("metis", "pymetis"),
+        "kahip": External("kahip", "kahip", "[partition]"),
+        "mtkahypar": External("mtkahypar", "mtkahypar", "[partition]"),
+        "ldg": ldg,
+        "fennel": fennel,
+        "random": at_random,
+        "range": by_range,
+    }
+)
+
+
+def partition_graph(
+    graph: Graph,
+    num_parts: int,
+    *,
+    method: str = "metis",
+    seed: int = 0,
+    vertex_cost: npt.ArrayLike | None = None,
+    cache_dir: Path | None = None,
+    inner_order: str = "metis",
+    timeout_s: float = 3600.0,
+) -> Partition:
+    """Cut the vertices into `num_parts` parts of about equal cost with few edges between them.
+
+    Direction, duplicates and self loops of edges are ignored. The result is a function of the arguments
+    (and of the version of the library behind `method`). No part is empty.
+
+    Args:
+        graph: N vertices, in any order, isolated ones too.
+        num_parts: C, 1 to N.
+        method: "metis", "kahip", "mtkahypar", "ldg", "fennel", "random" or "range".
+        seed: not negative.
+        vertex_cost: `[N]` cost of each vertex, such as `degree_cost`; all equal where not given.
+        cache_dir: folder of earlier results, looked up and added to; None for no cache.
+        inner_order: "metis", "rcm" or "none": order of the vertices within a part (`gnnpar.partition.order`).
+        timeout_s: seconds that a child process with a third-party partitioner may take.
+
+    Raises:
+        InputError: a wrong argument, or a library that is not installed.
+        RunError: a third-party partitioner crashed, ran out of memory or overran the deadline.
+
+    Cost: O(E) memory; ogbn-arxiv in 16 parts by METIS takes two seconds.
+    """
+    cost = _check(graph, num_parts, method, seed, vertex_cost, inner_order)
+    key = PartitionKey(
+        graph_fingerprint=graph.fingerprint,
+        method=method,
+        num_parts=num_parts,
+        seed=seed,
+        inner_order=inner_order,
+        cost_fingerprint=cost_fingerprint(cost),
+        version=_version(method),
+    )
+    if cache_dir is not None and (cached := files.load_cached(cache_dir, key)) is not None:
+        return cached
+    problem = Problem(graph, num_parts, seed, cost, timeout_s)
+    part = _cut(problem, method)
+    sizes = np.bincount(part, minlength=num_parts)
+    partition = Partition(
+        key,
+        order=torch.from_numpy(order_within(problem, part, inner_order)),
+        offsets=torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)])),
+    )
+    if cache_dir is not None:
+        files.save_cached(cache_dir, partition)
+    return partition
+
+
+def partition_from_config(
+    graph: Graph, config: PartitionConfig, num_parts: int, *, cache_dir: Path | None = None
+) -> Partition:
+    """`partition_graph` as a run's config says. A vertex costs `cost_vertex + cost_edge · in-degree`."""
+    return partition_graph(
+        graph,
+        num_parts,
+        method=config.method,
+        seed=config.seed,
+        vertex_cost=degree_cost(graph, config.cost_vertex, config.cost_edge),
+        cache_dir=cache_dir,
+        inner_order=config.inner_order,
+    )
+
+
+def _cut(problem: Problem, method: str) -> IntArray:
+    """`[N]` part of every vertex, none empty."""
+    if problem.num_parts == 1 or problem.num_parts == problem.num_nodes:
+        return by_range(problem)
+    if problem.structure.nnz == 0 and method != "random":
+        return by_range(problem)
+    return fill_empty_parts(METHODS[method](problem), problem.num_parts)
+
+
+def fill_empty_parts(part: IntArray, num_parts: int) -> IntArray:
+    """`[N]` parts, none empty: an empty part takes vertices of the largest one, at most a mean part's worth.
+
+    Partitioners may leave parts empty on tiny graphs and on graphs of many components.
+    """
+    sizes = np.bincount(part, minlength=num_parts)
+    if sizes.all():
+        return part
+    part = part.copy()
+    for empty in np.flatnonzero(sizes == 0):
+        largest = int(sizes.argmax())
+        num_moved = max(min(sizes[largest] // 2, part.size // num_parts), 1)
+        part[np.flatnonzero(part == largest)[-num_moved:]] = empty
+        sizes[largest] -= num_moved
+        sizes[empty] = num_moved
+    return part
+
+
+def _version(method: str) -> str:
+    chosen = METHODS[method]
+    if not isinstance(chosen, External):
+        return VERSION
+    chosen.require()
+    return f"{VERSION}+{chosen.library}-{importlib.metadata.version(chosen.library)}"
+
+
+def _check(
+    graph: Graph, num_parts: int, method: str, seed: int, vertex_cost: npt.ArrayLike | None, inner_order: str
+) -> FloatArray | None:
+    """The costs as float64, after all faults of the arguments were raised at once."""
+    faults = Faults("partition")
+    n = graph.num_nodes
+    if num_parts < 1:
+        faults.add(f"num_parts (batch.num_chunks): must be at least 1, got {num_parts}")
+    elif num_parts > n:
+        faults.add(
+            f"num_parts (batch.num_chunks): {num_parts} parts, but {graph.name} has only {n} vertices "
+            f"and no part may be empty; choose at most {n}"
+        )
+    for name, value, known in (
+        ("method", method, tuple(METHODS)),
+        ("inner_order", inner_order, INNER_ORDERS),
+    ):
+        if value not in known:
+            near = difflib.get_close_matches(str(value), known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            faults.add(f"partition.{name}: unknown {value!r}; {hint}choose from {', '.join(known)}")
+    if seed < 0:
+        faults.add(f"partition.seed: must not be negative, got {seed}")
+    cost = None
+    if vertex_cost is not None:
+        cost = np.asarray(vertex_cost, dtype=np.float64)
+        if cost.shape != (n,):
+            faults.add(f"vertex_cost: must be one number a vertex, [{n}], got {list(cost.shape)}")
+        elif not np.isfinite(cost).all() or (cost < 0).any() or not cost.any():
+            faults.add("vertex_cost: must be finite, not negative and not all zero")
+        elif np.ptp(cost) == 0:
+            cost = None
+    faults.raise_if_any()
+    return cost

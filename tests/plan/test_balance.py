@@ -1,0 +1,56 @@
+"""Layers to stages: as good as trying every cut."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from gnnpar.errors import InputError
+from gnnpar.plan.balance import balance_stages
+
+
+def slowest(costs, counts):
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    return max(sum(costs[a:b]) for a, b in pairwise(bounds))
+
+
+def best_of_all(costs, num_stages):
+    cuts = combinations(range(1, len(costs)), num_stages - 1)
+    return min(slowest(costs, np.diff([0, *cut, len(costs)])) for cut in cuts)
+
+
+def test_as_good_as_trying_every_cut():
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        num_layers = int(rng.integers(1, 10))
+        num_stages = int(rng.integers(1, num_layers + 1))
+        costs = rng.integers(0, 6, num_layers).astype(float).tolist()
+        counts = balance_stages(costs, num_stages)
+        assert len(counts) == num_stages and sum(counts) == num_layers and min(counts) >= 1
+        assert slowest(costs, counts) == best_of_all(costs, num_stages)
+
+
+def test_known_cuts():
+    assert balance_stages([1.0] * 32, 4) == (8, 8, 8, 8)
+    assert balance_stages([5, 1, 1, 1, 1, 1], 2) == (1, 5)
+    assert balance_stages([1, 1, 1, 9], 2) == (3, 1)
+    assert balance_stages([2, 3], 1) == (2,)
+
+
+def test_ties_are_broken_the_same_way():
+    assert balance_stages([0.0] * 5, 3) == balance_stages([0.0] * 5, 3) == (1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("costs", "num_stages", "message"),
+    [
+        ([1.0, 2.0], 3, "3 stages, but only 2 layers"),
+        ([1.0, 2.0], 0, "at least 1"),
+        ([], 1, "only 0 layers"),
+        ([1.0, -2.0], 1, "layer 1 costs -2.0"),
+        ([float("nan")], 1, "finite"),
+    ],
+)
+def test_impossible_requests(costs, num_stages, message):
+    with pytest.raises(InputError, match=message):
+        balance_stages(costs, num_stages)
