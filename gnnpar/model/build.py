@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
@@ -37,9 +37,9 @@ def build_model(
 ) -> LayerStack:
     """The network that `model` describes, `[N, num_features]` → `[N, num_classes]`.
 
-    Parameters are drawn from torch's generator: seed it first. Encoder: dropout → linear → relu; decoder: dropout →
-    linear. For `resgcn` and `gen`, chains of pre-activation blocks, the encoder has no relu, and the decoder
-    begins with norm → relu.
+    Parameters are drawn from torch's generator: seed it first. Encoder: dropout → linear → relu; decoder:
+    dropout → linear. For `resgcn` and `gen`, chains of pre-activation blocks, the encoder has no relu, and
+    the decoder begins with norm → relu.
 
     Args:
         sparse_features: whether x comes as `SparseRows`. The parameters are the same either way.
@@ -74,7 +74,7 @@ def build_model(
         carry="jk" if model.jumping_knowledge in ("max", "sum") else None,
     )
     if model.jumping_knowledge != "none":
-        mode = cast(Literal["cat", "max", "sum"], model.jumping_knowledge)
+        mode = model.jumping_knowledge
         layers = [
             Jump(
                 layer,

@@ -3,7 +3,7 @@
 Every graph layer is written in three parts, so that the same code serves full batch, chunks with histories,
 recomputation and exact evaluation:
 
-    X  = before(h)           row-wise; X is the *cut*, the tensor that enters the aggregation (histories hold it)
+    X  = before(h)           row-wise; X is the *cut*, what enters the aggregation (histories hold it)
     Z  = aggregation of X    a fixed linear `Pull`, or the layer's own `aggregate` over a `Block` (`Push`)
     h' = after(Z, h)         row-wise
 
@@ -31,9 +31,9 @@ Carries = dict[str, Tensor]
 class Pull:
     """Fixed linear aggregation Z = r ⊙ (A + [self_loops] I)(c ⊙ X): nothing per edge is kept.
 
-    norm: `sym` has r = c = d^-1/2, `mean` has r = 1/d, c = 1, `sum` has r = c = 1; d is the (weighted) in-degree,
-    plus one with self loops; a vertex of degree 0 has scale 0. (On a directed graph `sym` uses the in-degree on
-    both sides, as PyG's `gcn_norm` does.)
+    norm: `sym` has r = c = d^-1/2, `mean` has r = 1/d, c = 1, `sum` has r = c = 1; d is the (weighted)
+    in-degree, plus one with self loops; a vertex of degree 0 has scale 0. (On a directed graph `sym` uses
+    the in-degree on both sides, as PyG's `gcn_norm` does.)
     """
 
     norm: Literal["sym", "mean", "sum"] = "sym"
@@ -46,7 +46,7 @@ class Push:
 
 
 class Layer(nn.Module):
-    """Base of graph layers. Subclasses set `operator` and write `before`, `after` and, for `Push`, `aggregate`.
+    """Base of graph layers. Subclasses set `operator`, write `before`, `after` and, for `Push`, `aggregate`.
 
     Attributes:
         operator: `Pull`, `Push`, or None for a row-wise layer (then only `after(h, h, ...)` is called).
@@ -62,7 +62,7 @@ class Layer(nn.Module):
 
     @property
     def chunk_dependent(self) -> bool:
-        """True where the result for a row depends on which rows share its micro-batch (some normalisations)."""
+        """True where a row's result depends on which rows share its micro-batch (some normalisations)."""
         return any(getattr(type(module), "chunk_dependent", False) is True for module in self.modules())
 
     def commit(self) -> None:

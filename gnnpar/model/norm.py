@@ -1,13 +1,14 @@
 """Normalisations of `[n, H]` rows: those that see one row, and those that see all rows of a slot.
 
-Layer, RMS and group norms treat every row alone, so cutting the vertices into chunks changes nothing. Batch, graph,
-pair and instance norms use the rows of the slot they run in; they are marked `chunk_dependent`.
+Layer, RMS and group norms treat every row alone, so cutting the vertices into chunks changes nothing. Batch,
+graph, pair and instance norms use the rows of the slot they run in; they are marked `chunk_dependent`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ __all__ = [
 
 
 class Norm(nn.Module):
-    """Base: `[n, H]` → `[n, H]`. `chunk_dependent`: the result for one row depends on which rows come with it."""
+    """Base: `[n, H]` → `[n, H]`. `chunk_dependent`: a row's result depends on which rows come with it."""
 
     chunk_dependent: ClassVar[bool] = False
 
@@ -77,7 +78,8 @@ class GroupNorm(Norm):
         return nn.functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class _Moments(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Moments:
     """Of some rows: their number, mean `[H]` and sum of squared deviations `[H]`."""
 
     count: int
@@ -96,9 +98,9 @@ class _Moments(NamedTuple):
 class BatchNorm(Norm):
     """Batch normalisation whose running statistics wait for the end of the step (Ioffe and Szegedy 2015).
 
-    Each pass normalises by its own rows' mean and variance. The moments are kept, and `commit()` merges those of
-    all micro-batches of the step by count into the running statistics: one update a step, as full batch does.
-    A recomputed pass adds nothing. In evaluation the running statistics are used.
+    Each pass normalises by its own rows' mean and variance. The moments are kept, and `commit()` merges
+    those of all micro-batches of the step by count into the running statistics: one update a step, as full
+    batch does. A recomputed pass adds nothing. In evaluation the running statistics are used.
     """
 
     chunk_dependent: ClassVar[bool] = True
@@ -155,7 +157,8 @@ class GraphNorm(Norm):
 
 
 class PairNorm(Norm):
-    """Centre over the slot's rows, then scale all rows to a mean squared length of one (Zhao and Akoglu 2020)."""
+    """Centre over the slot's rows, then scale all rows to a mean squared length of one (Zhao and Akoglu
+    2020)."""
 
     chunk_dependent: ClassVar[bool] = True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from torch import Tensor, nn
 
 from gnnpar.graph.features import SparseRows
@@ -67,8 +69,8 @@ def deferred_batch_norm(module: nn.BatchNorm1d, kind: type[BatchNorm] = BatchNor
 class RowWise(Layer):
     """A module of which row i of the output depends on row i of the input only: `[n, H]` → `[n, H']`.
 
-    `nn.Dropout` inside (also in an `nn.Sequential`) becomes keyed dropout, `nn.BatchNorm1d` becomes `BatchNorm`.
-    A leading `nn.Linear`, with or without dropout before it, takes `SparseRows`.
+    `nn.Dropout` inside (also in an `nn.Sequential`) becomes keyed dropout, `nn.BatchNorm1d` becomes
+    `BatchNorm`. A leading `nn.Linear`, with or without dropout before it, takes `SparseRows`.
 
     Args:
         module: the module; wrapping it says that it is row-wise.
@@ -82,7 +84,8 @@ class RowWise(Layer):
 
     def after(self, z: Tensor, h: Tensor, carries: Carries, rows: Rows) -> Tensor:
         steps = list(self.module) if isinstance(self.module, nn.Sequential) else [self.module]
-        x, p, site = z, 0.0, 0
+        x: Any = z  # a row of features may come sparse
+        p, site = 0.0, 0
         for step in _flatten(steps):
             if isinstance(step, nn.Dropout):
                 if isinstance(x, SparseRows):
@@ -99,7 +102,7 @@ class RowWise(Layer):
                 x = x if step.bias is None else x + step.bias
             else:
                 x = step(x, rows) if isinstance(step, BatchNorm) else step(x)
-        return x
+        return cast(Tensor, x)
 
 
 def _convert(module: nn.Module) -> nn.Module:

@@ -41,8 +41,8 @@ class LayerStack(nn.Module):
         ...     decoder=nn.Linear(64, 3),
         ... )
 
-    Parameters are named by global position: `encoder.…`, `layers.0.…`, `decoder.…`. The global layer index, which
-    keys dropout, is 0 for the encoder, 1…L for the layers and L + 1 for the decoder.
+    Parameters are named by global position: `encoder.…`, `layers.0.…`, `decoder.…`. The global layer index,
+    which keys dropout, is 0 for the encoder, 1…L for the layers and L + 1 for the decoder.
     """
 
     def __init__(self, encoder: nn.Module, layers: Iterable[nn.Module], decoder: nn.Module) -> None:
@@ -88,9 +88,9 @@ class LayerStack(nn.Module):
     def check(self, graph: Graph) -> list[str]:
         """Faults of the model for graphs like `graph`, all at once; empty where it can be trained.
 
-        A forward pass on a 12-vertex directed graph with the same kind of features checks the declared carries and
-        the widths; every foreign layer is probed there (see `gnnpar.model.adapters`). Done once for a kind of
-        graph. Cost: milliseconds a layer.
+        A forward pass on a 12-vertex directed graph with the same kind of features checks the declared
+        carries and the widths; every foreign layer is probed there (see `gnnpar.model.adapters`). Done once
+        for a kind of graph. Cost: milliseconds a layer.
         """
         signature = _signature(graph)
         if signature not in self._checked:
@@ -105,7 +105,8 @@ class LayerStack(nn.Module):
         return list(self._checked[signature])
 
     def payload_specs(self, graph: Graph) -> list[tuple[TensorSpec, ...]]:
-        """For every cut position i in 0…L, what crosses a stage boundary after global layer i: `h`, then carries.
+        """For every cut position i in 0…L, what crosses a stage boundary after global layer i: `h`, then
+        carries.
 
         Raises:
             InputError: the faults of `check`.
@@ -115,7 +116,8 @@ class LayerStack(nn.Module):
         return trace(_names(self.layers), self.all_layers(), tiny).payloads
 
     def forward(self, graph: Graph, seed: int = 0, step: int = 0) -> Tensor:
-        """Logits `[N, C]` of the whole graph, with autograd. `seed` and `step` key dropout (in training mode).
+        """Logits `[N, C]` of the whole graph, with autograd. `seed` and `step` key dropout (in training
+        mode).
 
         Raises:
             InputError: the faults of `check`, or a graph without features.

@@ -23,11 +23,12 @@ def tiny_graph(
     edge_features: int = 0,
     self_loops: bool = False,
 ) -> Graph:
-    """A directed graph in which in-degree, out-degree, one hop and two hops all differ. Always the same values.
+    """A directed graph in which in-degree, out-degree, one hop and two hops all differ. Always the same
+    values.
 
     Args:
-        edge_weight, edge_features, self_loops: whether there are weights, how many features an edge has (uniform
-            in [0, 1)), whether some vertices have a stored loop: as the graph that it stands for.
+        edge_weight, edge_features, self_loops: whether there are weights, how many features an edge has
+            (uniform in [0, 1)), whether some vertices have a stored loop: as the graph that it stands for.
     """
     n = NUM_VERTICES
     edges = [((v + k) % n, v) for v in range(n) for k in _FIXED]
@@ -41,12 +42,13 @@ def tiny_graph(
     def uniform(*shape: int) -> torch.Tensor:
         return torch.rand(*shape, dtype=dtype, generator=draw)
 
-    x: torch.Tensor | SparseRows = uniform(n, num_features) - 0.5
+    dense = uniform(n, num_features) - 0.5
+    x: torch.Tensor | SparseRows = dense
     if sparse:
         x = SparseRows(
             torch.arange(n + 1) * num_features,
             torch.arange(num_features, dtype=torch.int32).repeat(n),
-            x.reshape(-1),
+            dense.reshape(-1),
             num_features,
         )
     return Graph.from_edge_index(

@@ -1,4 +1,4 @@
-"""A traced forward pass on a tiny graph: checks what layers declare, and derives what crosses stage boundaries."""
+"""A traced forward pass on a tiny graph: checks declarations, derives what crosses stage boundaries."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Trace:
 
     Attributes:
         faults: one line each; empty where the declarations hold.
-        payloads: after each global layer (0 = encoder … L = last layer) what the next ones need: `h`, then the
-            carries still to be read, by name. Complete only where there are no faults.
+        payloads: after each global layer (0 = encoder … L = last layer) what the next ones need: `h`, then
+            the carries still to be read, by name. Complete only where there are no faults.
         cuts: what entered the aggregation of each global layer that has one.
     """
 

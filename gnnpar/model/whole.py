@@ -55,7 +55,7 @@ def _run(
 
 
 def pull(x: Tensor, graph: Graph, s: PullScales) -> Tensor:
-    """Z = r ⊙ (A + [self_loops] I)(c ⊙ X), differentiable in X `[N, ...]`. Cost: O(E·K), nothing per edge kept."""
+    """Z = r ⊙ (A + [self_loops] I)(c ⊙ X), differentiable in X `[N, ...]`. Keeps nothing per edge."""
     result: Tensor = _Pull.apply(x, graph, s)  # type: ignore[no-untyped-call]
     return result
 

@@ -1,17 +1,19 @@
 """Foreign modules as layers: PyG and DGL convolutions, and plain row-wise modules.
 
-A foreign convolution is cut at its input, so histories hold its input rows, and its weights also receive gradient
-through them. On a part of the graph it runs in one of four ways, the first that gives what the whole graph gives:
+A foreign convolution is cut at its input, so histories hold its input rows, and its weights also receive
+gradient through them. On a part of the graph it runs in one of four ways, the first that gives what the
+whole graph gives:
 
     bipartite  `(x_columns, x_rows)`, where the module takes such a pair
     square     all columns of the block as vertices; the halo's outputs are thrown away
     padded     square, plus one silent vertex that gives every column the degree it has in the whole graph, so
-               that normalisations computed inside the module come out as on the whole graph: one weighted edge
-               for a column
+               that normalisations computed inside the module come out as on the whole graph: one weighted
+               edge for a column
     counted    the same by unweighted edges, as many as are lacking, for modules that count edges
 
-`probe` tries them on a 12-vertex directed graph in float64, and says why a module is refused. Modules draw random
-numbers from torch's generator, reseeded by (seed, step, layer, micro-batch): their masks depend on the chunking.
+`probe` tries them on a 12-vertex directed graph in float64, and says why a module is refused. Modules draw
+random numbers from torch's generator, reseeded by (seed, step, layer, micro-batch): their masks depend on
+the chunking.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _EDGE_FEATURES = ("efeat", "edge_feat", "edge_feats", "efeats")
 
 
 class DGLConv(Foreign):
-    """Any DGL convolution whose `forward` takes a graph, one feature matrix and, where it wants them, weights.
+    """Any DGL convolution of which `forward` takes a graph, one feature matrix and perhaps edge weights.
 
     Raises:
         InputError: it wants something else, such as edge types or positions.

@@ -1,4 +1,4 @@
-"""Tries a foreign layer on 12 vertices: what it gives on parts of the graph against what it gives on the whole."""
+"""Tries a foreign layer on 12 vertices: its results on parts of the graph against those on the whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor
 
-from gnnpar.batch.chunked import Chunk, make_block
+from gnnpar.batch.chunked import ChunkedGraph, make_block
 from gnnpar.graph.block import Block
 from gnnpar.graph.graph import Graph
 from gnnpar.model.adapters.foreign import Foreign, Strategy
@@ -18,7 +18,7 @@ from gnnpar.model.whole import WholeGraph
 
 __all__ = ["settle", "settle_foreign"]
 
-_CHUNKS = (Chunk(0, 0, 3), Chunk(1, 3, 8), Chunk(2, 8, NUM_VERTICES))
+_OFFSETS = (0, 3, 8, NUM_VERTICES)
 _TOLERANCE = 1e-9
 
 
@@ -52,11 +52,12 @@ def settle_foreign(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
     if not bool(whole.isfinite().all()):
         return "gives values that are not finite on a directed graph of 12 vertices"
     expected = _with_gradients(trial, x, whole)
+    parts = _parts(graph)
     failed: dict[Strategy, str] = {}
     for strategy in layer.strategies:
         trial.strategy = strategy
         try:
-            found = _with_gradients(trial, x, _on_parts(trial, x, graph))
+            found = _with_gradients(trial, x, _on_parts(trial, x, parts))
         except Exception as error:  # as above
             failed[strategy] = _first_line(error)
             continue
@@ -69,23 +70,25 @@ def settle_foreign(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
     return _reason(trial, x.detach(), graph, failed)
 
 
-def _rows(graph: Graph, start: int = 0, stop: int = NUM_VERTICES) -> Rows:
-    return Rows(graph.node_ids[start:stop], seed=0, step=0, layer=1, training=False)
+def _rows(ids: Tensor) -> Rows:
+    return Rows(ids, seed=0, step=0, layer=1, training=False)
 
 
 def _on_whole(layer: Foreign, x: Tensor, graph: Graph) -> Tensor:
-    out = layer.aggregate(x, WholeGraph(graph).block, _rows(graph))
+    out = layer.aggregate(x, WholeGraph(graph).block, _rows(graph.node_ids))
     if len(out) != NUM_VERTICES:
         raise ValueError(f"gives {len(out)} rows for {NUM_VERTICES} vertices")
     return out
 
 
-def _on_parts(layer: Foreign, x: Tensor, graph: Graph) -> Tensor:
-    parts = []
-    for chunk in _CHUNKS:
-        block, vertices = make_block(graph, chunk, graph.indptr, graph.indices, None)
-        parts.append(layer.aggregate(x[vertices], block, _rows(graph, chunk.start, chunk.stop)))
-    return torch.cat(parts)
+def _parts(graph: Graph) -> list[tuple[Block, Tensor]]:
+    """The graph in three chunks: of each, its block and the vertices of the columns."""
+    chunked = ChunkedGraph(graph, _OFFSETS)
+    return [make_block(chunked, chunk, graph.indptr, graph.indices, None) for chunk in chunked.chunks]
+
+
+def _on_parts(layer: Foreign, x: Tensor, parts: list[tuple[Block, Tensor]]) -> Tensor:
+    return torch.cat([layer.aggregate(x[vertices], block, _rows(block.row_ids)) for block, vertices in parts])
 
 
 def _with_gradients(layer: Foreign, x: Tensor, out: Tensor) -> list[Tensor]:
@@ -113,7 +116,7 @@ def _reason(layer: Foreign, x: Tensor, graph: Graph, failed: dict[Strategy, str]
     own = torch.eye(NUM_VERTICES, dtype=torch.bool)
     beyond = reads & ~edges & ~own
     if bool((_edgeless_dependence(layer, x, graph) & ~own).any()):
-        return "reads vertices that it has no edge from (all rows at once): it cannot run on a part of the vertices"
+        return "reads vertices it has no edge from (all rows at once): it cannot run on a part of them"
     if bool((beyond & edges.t()).any()) and not bool((beyond & ~edges.t()).any()):
         return (
             "reads the sources of out-going edges too: give the graph both directions and use a plain layer"
@@ -124,16 +127,21 @@ def _reason(layer: Foreign, x: Tensor, graph: Graph, failed: dict[Strategy, str]
             f"reads more than one hop (row {row} depends on vertex {vertex}, which has no edge to it): "
             "use K layers of one hop each"
         )
+    if bool(graph.edge_index[0].eq(graph.edge_index[1]).any()):
+        return (
+            "adds self loops of its own, and whether a neighbour has a stored one does not show in a part "
+            "of the graph: remove the graph's self loops"
+        )
     tried = "; ".join(f"{strategy}: {what}" for strategy, what in failed.items())
     return (
-        "reads one hop, but needs something of the neighbours that a part of the graph does not show, such as "
-        f"their own in-edges ({tried})"
+        "reads one hop, but needs something of the neighbours that a part of the graph does not show, "
+        f"such as their own in-edges ({tried})"
     )
 
 
 def _dependence(layer: Foreign, x: Tensor, block: Block) -> Tensor:
     """`[12, 12]` bool: whether row v of the result changes when row u of the cut does."""
-    rows = Rows(block.row_ids, seed=0, step=0, layer=1, training=False)
+    rows = _rows(block.row_ids)
     with torch.no_grad():
         base = layer.aggregate(x, block, rows)
         changed = torch.zeros(NUM_VERTICES, NUM_VERTICES, dtype=torch.bool)

@@ -18,7 +18,7 @@ _GIVEN = {"x", "edge_index", "edge_weight", "edge_attr", *_INITIAL}
 
 
 class PyGConv(Foreign):
-    """Any PyG convolution whose `forward` takes `x`, `edge_index` and, where it wants them, weights or features.
+    """Any PyG convolution of which `forward` takes `x`, `edge_index` and perhaps weights or features.
 
     Edge weights and edge features of the graph are passed where the module takes them, `h0` where it takes an
     initial representation (`GCN2Conv`, `FAConv`).
@@ -70,7 +70,7 @@ def _signature_faults(parameters: Any) -> list[str]:
 
 
 def _takes_edge_attr(conv: nn.Module, parameters: Any) -> bool:
-    """PyG's modules say by `edge_dim` (or `dim`, in `CGConv`) whether they use edge features; others just take them."""
+    """PyG's modules say by `edge_dim` (`CGConv`: `dim`) whether they use edge features; others just do."""
     if "edge_attr" not in parameters:
         return False
     for name in ("edge_dim", "dim"):

@@ -25,7 +25,7 @@ class Site(IntEnum):
 
 
 def map_first(in_features: int, out_features: int) -> bool:
-    """Whether a linear map comes before the cut: unless it widens, since the cut is what is stored and sent."""
+    """Whether a linear map comes before the cut: unless it widens, for the cut is what is stored, sent."""
     return out_features <= in_features
 
 

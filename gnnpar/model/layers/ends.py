@@ -19,7 +19,7 @@ __all__ = ["Decoder", "Encoder", "sparse_or_dense_linear"]
 
 
 def sparse_or_dense_linear(x: Tensor | SparseRows, weight: Tensor, rows: Rows, p: float) -> Tensor:
-    """`dropout(x) W`: x `[n, F]`, W `[F, H]`. Sparse rows stay sparse, and the mask is the same either way."""
+    """`dropout(x) W`: x `[n, F]`, W `[F, H]`. Sparse rows stay sparse; the mask is the same either way."""
     if isinstance(x, SparseRows):
         key = rows.key() if rows.training and p > 0.0 else None
         return kernels.sparse_linear(x, weight, rows.ids, key, p)
@@ -87,4 +87,5 @@ class Decoder(Layer):
         if self.norm is not None:
             x = self.norm(x, rows)
         x = rows.relu_dropout(x, self.dropout) if self.pre_activation else rows.dropout(x, self.dropout)
-        return self.linear(x)
+        logits: Tensor = self.linear(x)
+        return logits

@@ -18,10 +18,11 @@ __all__ = ["GAT"]
 
 
 class GAT(Layer):
-    """h'_v = act(norm(‖_k Σ_u dropout(a_uv^k) W^k x_u + b)), x = dropout(h) (Veličković et al. 2018, eq. 1 to 6).
+    """h'_v = act(norm(‖_k Σ_u dropout(a_uv^k) W^k x_u + b)), x = dropout(h) (Veličković et al. 2018, §2.1).
 
-    a_uv^k = softmax_u leaky_relu(s^k · W^k x_u + t^k · W^k x_v) over the in-edges of v and v itself: every vertex
-    has exactly one self loop, stored loops or not, as in PyG. The cut is `W x` `[n, heads · out_features]`.
+    a_uv^k = softmax_u leaky_relu(s^k · W^k x_u + t^k · W^k x_v) over the in-edges of v and v itself: every
+    vertex has exactly one self loop, stored loops or not, as in PyG. The cut is `W x` `[n, heads ·
+    out_features]`.
 
     Args:
         in_features, out_features: H, and the width of one head.
@@ -62,7 +63,8 @@ class GAT(Layer):
             nn.init.xavier_uniform_(weight)
 
     def before(self, h: Tensor, carries: Carries, rows: Rows) -> Tensor:
-        return self.linear(rows.dropout(h, self.dropout))
+        x: Tensor = self.linear(rows.dropout(h, self.dropout))
+        return x
 
     def aggregate(self, x: Tensor, block: Block, rows: Rows) -> Tensor:
         num_rows = block.num_rows
@@ -82,7 +84,7 @@ class GAT(Layer):
             keep = kernels.edge_keep_mask(rows.key(Site.ATTENTION), *ids, self.heads, p)
             attention = attention * keep.to(attention.dtype) * (1 / (1 - p))
         z = edge_sum(x.index_select(0, source) * attention.unsqueeze(-1), row, num_rows)
-        return z.flatten(1) if self.concat else z.mean(1)
+        return z.flatten(1) if self.concat else z.mean(dim=1)
 
     def after(self, z: Tensor, h: Tensor, carries: Carries, rows: Rows) -> Tensor:
         if self.bias is not None:

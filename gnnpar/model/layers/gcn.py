@@ -17,7 +17,8 @@ __all__ = ["GCN"]
 class GCN(Layer):
     """h' = act(norm(Â dropout(h) W + b)), Â = D^-1/2 (A + I) D^-1/2 (Kipf and Welling 2017, §2).
 
-    The cut is `dropout(h) W` `[n, min(H, H')]`; where W widens, it is `dropout(h)` and W follows the aggregation.
+    The cut is `dropout(h) W` `[n, min(H, H')]`; where W widens, it is `dropout(h)` and W follows the
+    aggregation.
 
     Args:
         in_features, out_features: H, H'.

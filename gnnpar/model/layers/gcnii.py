@@ -17,7 +17,8 @@ __all__ = ["GCNII"]
 class GCNII(Layer):
     """h' = relu((1-β) z + β z W), z = (1-α) Â x + α h0, x = dropout(h) (Chen et al. 2020, eq. 5).
 
-    Â = D^-1/2 (A + I) D^-1/2 and β = ln(θ/l + 1). The cut is `x` `[n, H]`; `h0` `[n, H]` is the encoder's output.
+    Â = D^-1/2 (A + I) D^-1/2 and β = ln(θ/l + 1). The cut is `x` `[n, H]`; `h0` `[n, H]` is the encoder's
+    output.
 
     Args:
         width: H.

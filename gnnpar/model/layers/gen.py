@@ -17,7 +17,7 @@ __all__ = ["GEN"]
 
 
 class GEN(Layer):
-    """h'_v = MLP(x_v + softmax-mean_t of m_u over u→v), m_u = relu(x_u [+ W e_uv]) + eps (Li et al. 2020, §3).
+    """h'_v = MLP(x_v + softmax-mean_t of m_u over u→v), m_u = relu(x_u [+ W e_uv]) + eps (Li et al. 2020).
 
     softmax-mean_t is Σ_u m_u exp(t m_u) / Σ_u exp(t m_u), column by column; x = dropout(h).
     MLP = Linear(H, expansion · H) → norm → relu → Linear(expansion · H, H'). With message normalisation the

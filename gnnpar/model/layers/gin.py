@@ -17,8 +17,8 @@ __all__ = ["GIN"]
 class GIN(Layer):
     """h' = act(MLP((1 + eps) x_v + Σ_{u→v} x_u)), x = dropout(h) (Xu et al. 2019, eq. 4.1).
 
-    MLP = Linear(H, hidden) → norm → relu → Linear(hidden, H'). The cut is `x` `[n, H]`. The own row enters through
-    the aggregation's self loop, and only `eps` looks at `h` again, so `eps=None` keeps no input.
+    MLP = Linear(H, hidden) → norm → relu → Linear(hidden, H'). The cut is `x` `[n, H]`. The own row enters
+    through the aggregation's self loop, and only `eps` looks at `h` again, so `eps=None` keeps no input.
 
     Args:
         in_features, out_features: H, H'. hidden: width inside the MLP, H' where not given.

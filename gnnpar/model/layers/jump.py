@@ -19,15 +19,13 @@ class Jump(Layer):
     """The layer inside, and its output gathered into the carry `jk` (Xu et al. 2018, §4.1).
 
     `max`, `sum`: jk = max or Σ over the layers so far of h' `[n, H']`, for `Decoder(carry="jk")`.
-    `cat`: a linear decoder of the concatenation is Σ_l h_l W_l, so the carry is that sum, `[n, C]`, and W_l lies
-    here; it costs C numbers a vertex at every stage boundary in place of L · H. For `JumpDecoder`.
+    `cat`: a linear decoder of the concatenation is Σ_l h_l W_l, so the carry is that sum, `[n, C]`, and W_l
+    lies here; it costs C numbers a vertex at every stage boundary in place of L · H. For `JumpDecoder`.
 
     Args:
         layer: any graph layer. first: True for the first layer that gathers.
         width, out_features: H' and C, for `cat`. dropout: of what is decoded, for `cat`.
     """
-
-    writes = ("jk",)
 
     def __init__(
         self,

@@ -18,8 +18,9 @@ __all__ = ["GraphSAGE"]
 class GraphSAGE(Layer):
     """h' = act(norm(W_neigh mean_{u→v} x_u + W_root x_v + b)), x = dropout(h) (Hamilton et al. 2017, alg. 1).
 
-    The cut is `W_neigh x` `[n, H']`, or `x` `[n, H]` where W_neigh widens. The root's dropout is drawn again in
-    `after` (same key, same mask), so that nothing has to be kept for it. A vertex without in-edges has mean 0.
+    The cut is `W_neigh x` `[n, H']`, or `x` `[n, H]` where W_neigh widens. The root's dropout is drawn again
+    in `after` (same key, same mask), so that nothing has to be kept for it. A vertex without in-edges has
+    mean 0.
 
     Args:
         in_features, out_features: H, H'. aggregation: `mean` or `sum`.
