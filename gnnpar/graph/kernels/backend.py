@@ -1,90 +1,129 @@
-"""Which implementation runs, on how many threads, and how a matrix is handed to it."""
+"""Which implementation runs, on how many threads, and how tensors are handed to the loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gnnpar.graph.kernels.compile import has_numba
 
-__all__ = ["Backend", "array", "choose", "flat", "row_blocks", "run_blocks"]
+__all__ = ["Backend", "blocks", "choose", "dense_rows", "edge_blocks", "index", "matrix", "number", "run", "vector"]
 
 Backend = Literal["numba", "torch", "dgl"]
 """numba: compiled loops, CPU. torch: any device. dgl: `pull` only, CPU, where DGL is installed."""
 
-_SMALL = 1 << 15  # numbers; below, waking a thread costs more than it saves
+_NUMBERS: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
+_INDICES: dict[torch.dtype, Any] = {torch.int32: np.int32(0), torch.int64: np.int64(0)}
+_SMALL = 1 << 16  # numbers read; below, waking a thread costs more than it saves
 
 
 def choose(backend: Backend | None, like: Tensor) -> Backend:
-    """The given backend, or the fastest that is there for a tensor of this device and type."""
+    """The given backend, or the fastest there is for a tensor of this device and type."""
     if backend is not None:
         return backend
-    compiled = like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64) and has_numba()
-    return "numba" if compiled else "torch"
+    return "numba" if like.dtype in _NUMBERS and like.device.type == "cpu" and has_numba() else "torch"
 
 
-def array(tensor: Tensor | None, like: Tensor) -> npt.NDArray[Any]:
-    """As NumPy array; an empty one for None, so that both are one type to numba."""
+def number(dtype: torch.dtype) -> Any:
+    """NumPy's scalar type: a Python float would make numba compute in float64."""
+    try:
+        return _NUMBERS[dtype]
+    except KeyError:
+        raise TypeError(f"compiled kernels compute in float32 and float64, got {dtype}") from None
+
+
+def index(indices: Tensor) -> Any:
+    """A number of the type of `indices`."""
+    try:
+        return _INDICES[indices.dtype]
+    except KeyError:
+        raise TypeError(f"indices must be int32 or int64, got {indices.dtype}") from None
+
+
+def vector(tensor: Tensor | None, dtype: torch.dtype, size: int) -> int:
+    """Address of a dense vector after checking what it is; 0 for None. The tensor must outlive the address."""
     if tensor is None:
-        return _empty(like.dtype)
-    return tensor.detach().contiguous().numpy()
+        return 0
+    if tensor.dtype != dtype or tensor.shape != (size,) or not tensor.is_contiguous() or tensor.is_cuda:
+        raise ValueError(
+            f"expected a contiguous [{size}] {dtype} on the CPU, got {_describe(tensor)}"
+        )
+    return tensor.data_ptr()
 
 
-def flat(matrix: Tensor) -> tuple[npt.NDArray[Any], int]:
-    """A matrix `[n, K]` as one array over its memory, and its row stride. Copies where rows are not dense."""
-    rows, width = matrix.shape
-    matrix = matrix.detach()
-    if width and matrix.stride(1) != 1:
-        matrix = matrix.contiguous()
-    stride = matrix.stride(0) if rows > 1 else width
-    length = (rows - 1) * stride + width if rows else 0
-    return matrix.as_strided((length,), (1,)).numpy(), stride
+def matrix(tensor: Tensor, dtype: torch.dtype, num_rows: int, width: int) -> tuple[int, int]:
+    """Address and row stride of a matrix with dense rows after checking what it is."""
+    if tensor.dtype != dtype or tensor.shape != (num_rows, width) or tensor.is_cuda or not _dense(tensor):
+        raise ValueError(
+            f"expected [{num_rows}, {width}] {dtype} with dense rows on the CPU, got {_describe(tensor)}"
+        )
+    return tensor.data_ptr(), tensor.stride(0)
 
 
-def row_blocks(num_rows: int, size: int, indptr: Tensor | None = None) -> list[int]:
-    """Borders that cut rows into one block a thread, of equal edges where `indptr` is given.
+def dense_rows(matrix: Tensor) -> Tensor:
+    """The matrix itself where its rows are dense, else a copy."""
+    return matrix if _dense(matrix) else matrix.contiguous()
 
-    Blocks end at rows and a row is always summed in the same order, so results do not depend on their number.
-    Threads: those of torch, `torch.get_num_threads()`.
+
+def blocks(num_rows: int, size: int) -> list[int]:
+    """Borders that cut rows into one block a thread; `size` is the count of numbers read.
+
+    A row is computed in one block and in one order, so results do not depend on the number of threads.
+    Threads: `torch.get_num_threads()`.
     """
-    num_blocks = min(torch.get_num_threads(), max(1, num_rows)) if size > _SMALL else 1
-    if num_blocks == 1:
+    count = _num_blocks(num_rows, size)
+    return [num_rows * block // count for block in range(count + 1)]
+
+
+def edge_blocks(indptr: Tensor, width: int) -> list[int]:
+    """As `blocks`, with equal numbers of edges, `width` numbers each: rows of real graphs are far from equal."""
+    num_rows = indptr.numel() - 1
+    if torch.get_num_threads() == 1:
         return [0, num_rows]
-    if indptr is None:
-        return [num_rows * block // num_blocks for block in range(num_blocks + 1)]
     ends = indptr.numpy()
-    cost = ends - ends[0] + np.arange(num_rows + 1)  # an empty row is not free
-    inner = np.searchsorted(cost, cost[-1] * np.arange(1, num_blocks) // num_blocks)
+    count = _num_blocks(num_rows, int(ends[-1] - ends[0]) * width)
+    if count == 1:
+        return [0, num_rows]
+    work = ends - ends[0] + np.arange(num_rows + 1)  # an empty row is not free
+    inner = np.searchsorted(work, work[-1] * np.arange(1, count) // count)
     return [0, *inner.tolist(), num_rows]
 
 
-def run_blocks(loop: Callable[..., Any], borders: list[int], *arguments: Any) -> None:
+def run(loop: Callable[..., Any], borders: list[int], *arguments: Any) -> None:
     """Call `loop(first, last, *arguments)` for every block, the first on the calling thread.
 
-    The loops release the interpreter lock. Plain threads need no second compilation, no threading layer,
-    and may be used from any thread.
+    The loops release the interpreter lock, so plain threads run them side by side: no second, parallel
+    compilation, no threading layer, and no thread that may not call them.
     """
-    rest = [
-        _pool(len(borders) - 2).submit(loop, first, last, *arguments)
-        for first, last in zip(borders[1:-1], borders[2:], strict=True)
-    ]
+    if len(borders) == 2:
+        loop(borders[0], borders[1], *arguments)
+        return
+    pool = _pool(len(borders) - 2)
+    rest = [pool.submit(loop, first, last, *arguments) for first, last in pairwise(borders[1:])]
     loop(borders[0], borders[1], *arguments)
     for task in rest:
         task.result()
 
 
+def _num_blocks(num_rows: int, size: int) -> int:
+    return 1 if size < _SMALL else max(1, min(torch.get_num_threads(), num_rows))
+
+
+def _dense(matrix: Tensor) -> bool:
+    return matrix.stride(1) == 1 or matrix.shape[1] <= 1
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{list(tensor.shape)} {tensor.dtype} with strides {list(tensor.stride())} on {tensor.device}"
+
+
 @cache
 def _pool(size: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(size, thread_name_prefix="gnnpar-kernel")
-
-
-@cache
-def _empty(dtype: torch.dtype) -> npt.NDArray[Any]:
-    return torch.empty(0, dtype=dtype).numpy()

@@ -1,42 +1,39 @@
 """Elementwise passes over rows without autograd, written straight into a caller's rows.
 
-For segments that are differentiated by hand: mask, activation and row scale at once, `out` being any rows of a
-larger buffer. Shapes: x, grad, y, out `[n, H]`, ids `[n]` int64 original vertex ids, scale `[n]`. The result is
-`out`, which may be the input itself.
+For segments that are differentiated by hand: mask, activation and row scale at once; `out` may be any rows of a
+larger buffer, or the input itself, and is returned. Threads: `torch.get_num_threads()`.
+
+Shapes: x, grad, y, out `[n, H]`; ids `[n]` int64 original vertex ids; scale `[n]`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gnnpar.graph.kernels.backend import Backend, array, choose, flat, row_blocks, run_blocks
+from gnnpar.graph.kernels.backend import Backend, blocks, choose, dense_rows, matrix, number, run, vector
 from gnnpar.graph.kernels.keys import DropoutKey, edge_mask, keep_mask, threshold
 
 __all__ = ["drop", "edge_keep_mask", "relu_dropout_backward", "relu_dropout_scaled", "scale_rows"]
 
 
-@torch.no_grad()
 def drop(
     x: Tensor, ids: Tensor, key: DropoutKey, p: float, out: Tensor, *, backend: Backend | None = None
 ) -> Tensor:
     """out = x / (1 - p) where kept, else 0."""
     low = threshold(p)
     if choose(backend, x) == "torch":
-        return out.copy_(torch.where(keep_mask(key, ids, x.shape[1], p), x * (1 / (1 - p)), 0))
+        with torch.no_grad():
+            return out.copy_(torch.where(keep_mask(key, ids, x.shape[1], p), x * (1 / (1 - p)), 0))
     from gnnpar.graph.kernels.loops.dropout import drop_rows
 
-    number = _number(x)
-    _run(
-        drop_rows, x, *flat(x), array(ids, ids), _words(key), np.uint32(low), number(1 / (1 - p)), *flat(out)
-    )
-    return out
+    x = dense_rows(x)
+    state = vector(ids, torch.int64, x.shape[0]), *key.words(), low, number(x.dtype)(1 / (1 - p))
+    return _run(drop_rows, out, *_matrix(x, out), *state)
 
 
-@torch.no_grad()
 def relu_dropout_scaled(
     x: Tensor,
     ids: Tensor,
@@ -47,59 +44,53 @@ def relu_dropout_scaled(
     *,
     backend: Backend | None = None,
 ) -> Tensor:
-    """out[i] = scale[i] · relu(x[i]) / (1 - p) where kept, else 0. No key: no dropout. scale must not be negative."""
+    """out[i] = scale[i] · relu(x[i]) / (1 - p) where kept, else 0. No key: no dropout. Scales are not negative."""
     if key is None:
         p = 0.0
     low = threshold(p)
     if choose(backend, x) == "torch":
-        y = x.relu() * (1 / (1 - p))
-        y = y if scale is None else y * scale[:, None]
-        return out.copy_(y if key is None else torch.where(keep_mask(key, ids, x.shape[1], p), y, 0))
+        with torch.no_grad():
+            y = x.relu() * (1 / (1 - p))
+            y = y if scale is None else y * scale[:, None]
+            return out.copy_(y if key is None else torch.where(keep_mask(key, ids, x.shape[1], p), y, 0))
     from gnnpar.graph.kernels.loops.dropout import relu_drop_rows
 
-    number = _number(x)
-    words = _words(key or DropoutKey(0, 0, 0, 0))
-    state = (array(ids, ids), words, np.uint32(low), number(1 / (1 - p)), array(scale, x))
-    _run(relu_drop_rows, x, *flat(x), *state, *flat(out))
-    return out
+    x = dense_rows(x)
+    words = (0, 0) if key is None else key.words()
+    state = vector(ids, torch.int64, x.shape[0]), *words, low, number(x.dtype)(1 / (1 - p))
+    return _run(relu_drop_rows, out, *_matrix(x, out), *state, vector(scale, x.dtype, x.shape[0]))
 
 
-@torch.no_grad()
 def relu_dropout_backward(
     grad: Tensor, y: Tensor, p: float, scale: Tensor | None, out: Tensor, *, backend: Backend | None = None
 ) -> Tensor:
-    """Gradient of `relu_dropout_scaled` from its result y: out[i] = scale[i] · grad[i] / (1 - p) where y[i] > 0."""
+    """Gradient of `relu_dropout_scaled`, from its result y: out[i] = scale[i] · grad[i] / (1 - p) where y[i] > 0.
+
+    Without dropout, p = 0.
+    """
     if choose(backend, y) == "torch":
-        flow = grad * (1 / (1 - p))
-        return out.copy_(torch.where(y > 0, flow if scale is None else flow * scale[:, None], 0))
+        with torch.no_grad():
+            flow = grad * (1 / (1 - p))
+            return out.copy_(torch.where(y > 0, flow if scale is None else flow * scale[:, None], 0))
     from gnnpar.graph.kernels.loops.dropout import relu_drop_backward_rows
 
-    _run(
-        relu_drop_backward_rows,
-        y,
-        *flat(grad),
-        *flat(y),
-        _number(y)(1 / (1 - p)),
-        array(scale, y),
-        *flat(out),
-    )
-    return out
+    grad, y = dense_rows(grad), dense_rows(y)
+    factor = number(y.dtype)(1 / (1 - p))
+    scales = vector(scale, y.dtype, y.shape[0])
+    return _run(relu_drop_backward_rows, out, *_matrix(grad, out), *_matrix(y, out), factor, scales)
 
 
-@torch.no_grad()
 def scale_rows(x: Tensor, scale: Tensor | None, out: Tensor, *, backend: Backend | None = None) -> Tensor:
     """out[i] = scale[i] · x[i]; a copy without scale."""
-    if scale is None:
-        return out.copy_(x)
-    if choose(backend, x) == "torch":
-        return torch.mul(x, scale[:, None], out=out)
+    if scale is None or choose(backend, x) == "torch":
+        with torch.no_grad():
+            return out.copy_(x if scale is None else x * scale[:, None])
     from gnnpar.graph.kernels.loops.dropout import scale_rows as loop
 
-    _run(loop, x, *flat(x), array(scale, x), *flat(out))
-    return out
+    x = dense_rows(x)
+    return _run(loop, out, *_matrix(x, out), vector(scale, x.dtype, x.shape[0]), number(x.dtype)(0))
 
 
-@torch.no_grad()
 def edge_keep_mask(
     key: DropoutKey, dst_ids: Tensor, src_ids: Tensor, heads: int, p: float, *, backend: Backend | None = None
 ) -> Tensor:
@@ -113,21 +104,19 @@ def edge_keep_mask(
         return edge_mask(key, dst_ids, src_ids, heads, p)
     from gnnpar.graph.kernels.loops.dropout import edge_mask_rows
 
-    out = torch.empty(dst_ids.numel(), heads, dtype=torch.bool)
-    ids = array(dst_ids, dst_ids), array(src_ids, src_ids)
-    _run(edge_mask_rows, out, *ids, _words(key), np.uint32(low), out.view(-1).numpy())
+    num_edges = dst_ids.numel()
+    dst_ids, src_ids = dst_ids.contiguous(), src_ids.contiguous()
+    out = torch.empty(num_edges, heads, dtype=torch.bool)
+    ids = vector(dst_ids, torch.int64, num_edges), vector(src_ids, torch.int64, num_edges)
+    run(edge_mask_rows, blocks(num_edges, out.numel()), *ids, *key.words(), low, out.data_ptr(), heads)
     return out
 
 
-def _run(loop: Any, like: Tensor, *arguments: Any) -> None:
-    run_blocks(loop, row_blocks(like.shape[0], like.numel()), *arguments, like.shape[1])
+def _matrix(tensor: Tensor, out: Tensor) -> tuple[int, int]:
+    return matrix(tensor, out.dtype, *out.shape)
 
 
-def _number(like: Tensor) -> Any:
-    """Scalar type of a tensor: a Python float would make numba compute in float64."""
-    return like.detach().numpy().dtype.type
-
-
-def _words(key: DropoutKey) -> tuple[np.uint32, np.uint32]:
-    k0, k1 = key.words()
-    return np.uint32(k0), np.uint32(k1)
+def _run(loop: Any, out: Tensor, *arguments: Any) -> Tensor:
+    num_rows, width = out.shape
+    run(loop, blocks(num_rows, num_rows * width), *arguments, *_matrix(out, out), width)
+    return out

@@ -7,7 +7,17 @@ import warnings
 import torch
 from torch import Tensor
 
-from gnnpar.graph.kernels.backend import Backend, array, choose, flat, row_blocks, run_blocks
+from gnnpar.graph.kernels.backend import (
+    Backend,
+    choose,
+    dense_rows,
+    edge_blocks,
+    index,
+    matrix,
+    number,
+    run,
+    vector,
+)
 
 __all__ = ["pull"]
 
@@ -44,9 +54,9 @@ def pull(
     Cost: one gather of K numbers per edge, one write of `[R, K]`; nothing of size E × K.
     """
     chosen = choose(backend, x)
+    if chosen == "numba":
+        return _numba(indptr, indices, x, out, weight, self_rows, scale, residual, a, b)
     with torch.no_grad():
-        if chosen == "numba":
-            return _numba(indptr, indices, x, out, weight, self_rows, scale, residual, a, b)
         if chosen == "torch":
             total = _torch_sum(indptr, indices, x, weight)
         else:
@@ -75,24 +85,25 @@ def _numba(
 ) -> Tensor:
     from gnnpar.graph.kernels.loops.pull import pull_rows
 
-    number = x.numpy().dtype.type
-    num_rows, width = out.shape
-    num_edges = int(indptr[-1] - indptr[0])
-    residual_flat, residual_stride = flat(residual) if residual is not None else (array(None, x), 0)
-    run_blocks(
+    kind, (num_rows, width) = x.dtype, out.shape
+    if self_rows is not None and not 0 <= self_rows <= x.shape[0] - num_rows:
+        raise ValueError(f"self_rows {self_rows} + {num_rows} rows of out exceed the {x.shape[0]} rows of x")
+    x = dense_rows(x)
+    residual = None if residual is None else dense_rows(residual)
+    run(
         pull_rows,
-        row_blocks(num_rows, (num_edges + num_rows) * width, indptr),
-        array(indptr, x),
-        array(indices, x),
-        array(weight, x),
-        *flat(x),
+        edge_blocks(indptr, width),
+        vector(indptr, torch.int64, num_rows + 1),
+        vector(indices, indices.dtype, indices.numel()),
+        index(indices),
+        None if weight is None else vector(weight, kind, indices.numel()),
+        *matrix(x, kind, x.shape[0], width),
         -1 if self_rows is None else self_rows,
-        array(scale, x),
-        residual_flat,
-        residual_stride,
-        number(a),
-        number(b),
-        *flat(out),
+        vector(scale, kind, num_rows),
+        *((0, 0) if residual is None else matrix(residual, kind, num_rows, width)),
+        number(kind)(a),
+        number(kind)(b),
+        *matrix(out, kind, num_rows, width),
         width,
     )
     return out
@@ -110,5 +121,5 @@ def _torch_sum(indptr: Tensor, indices: Tensor, x: Tensor, weight: Tensor | None
             indptr - first, indices[first:last].long(), values, (num_rows, x.shape[0]), check_invariants=False
         )
     if x.device.type == "cpu":
-        return torch.sparse.mm(matrix, x, "sum")  # type: ignore[call-overload,no-any-return]
+        return torch.sparse.mm(matrix, x, "sum")  # type: ignore[no-any-return]
     return matrix @ x

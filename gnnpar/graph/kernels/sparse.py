@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gnnpar.graph.features import SparseRows
-from gnnpar.graph.kernels.backend import Backend, array, choose, flat, row_blocks, run_blocks
+from gnnpar.graph.kernels.backend import Backend, blocks, choose, dense_rows, index, matrix, number, run, vector
 from gnnpar.graph.kernels.keys import DropoutKey, entry_hash, row_words, threshold
 from gnnpar.graph.kernels.pull import pull
 
@@ -76,15 +75,20 @@ def drop_nonzeros(
         return SparseRows(indptr, x.indices[first:last][kept], values, x.num_columns)
     from gnnpar.graph.kernels.loops.sparse import drop_nonzeros as loop
 
-    indptr = torch.empty(x.indptr.shape, dtype=torch.int64)
+    num_rows = x.shape[0]
+    indptr = torch.empty(num_rows + 1, dtype=torch.int64)
     indices = torch.empty(last - first, dtype=x.indices.dtype)
     values = torch.empty(last - first, dtype=x.values.dtype)
     count = loop(
-        *(array(part, part) for part in (x.indptr, x.indices, x.values, ids)),
-        (np.uint32(k0), np.uint32(k1)),
-        np.uint32(threshold(p)),
-        values.numpy().dtype.type(1 / (1 - p)),
-        *(array(part, part) for part in (indptr, indices, values)),
+        num_rows,
+        *_addresses(x, x.values.dtype),
+        vector(ids, torch.int64, num_rows),
+        *key.words(),
+        threshold(p),
+        number(x.values.dtype)(1 / (1 - p)),
+        indptr.data_ptr(),
+        indices.data_ptr(),
+        values.data_ptr(),
     )
     return SparseRows(indptr, indices[:count], values[:count], x.num_columns)
 
@@ -100,15 +104,18 @@ def sparse_linear_backward(
     if out is None:
         out = torch.zeros(x.num_columns, grad.shape[1], dtype=grad.dtype, device=grad.device)
     if choose(backend, grad) == "numba":
-        from gnnpar.graph.kernels.loops.sparse import scatter_columns
+        from gnnpar.graph.kernels.loops.pull import scatter_columns
 
-        width = grad.shape[1]
-        run_blocks(
+        kind, (num_rows, width) = grad.dtype, grad.shape
+        grad = dense_rows(grad)
+        run(
             scatter_columns,
-            row_blocks(width, x.values.numel() * width),
-            *(array(part, part) for part in (x.indptr, x.indices, x.values)),
-            *flat(grad),
-            *flat(out),
+            blocks(width, x.values.numel() * width),
+            num_rows,
+            *_addresses(x, kind),
+            *matrix(grad, kind, x.shape[0], width),
+            number(kind)(0),
+            *matrix(out, kind, x.num_columns, width),
         )
         return out
     first, last = int(x.indptr[0]), int(x.indptr[-1])
@@ -121,3 +128,10 @@ def sparse_linear_backward(
     total = torch.empty_like(out)
     pull(indptr, row[order], grad, total, weight=x.values[first:last][order], backend=backend)
     return out.add_(total)
+
+
+def _addresses(x: SparseRows, kind: torch.dtype) -> tuple[Any, ...]:
+    """indptr, indices, the type of these, values."""
+    size = x.indices.numel()
+    indptr = vector(x.indptr, torch.int64, x.shape[0] + 1)
+    return indptr, vector(x.indices, x.indices.dtype, size), index(x.indices), vector(x.values, kind, size)

@@ -1,53 +1,64 @@
 """Elementwise passes over rows: mask, activation and row scale at once.
 
-Matrices come flat with their row strides, so that a view of rows and a whole matrix are one type to numba.
+Matrices come as address and row stride; `factor` has the type of the numbers. Address 0: not given.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gnnpar.graph.kernels.compile import jit
 from gnnpar.graph.kernels.loops.hash import entry_hash, row_words
+from gnnpar.graph.kernels.loops.memory import size_of, span
 
 __all__ = ["drop_rows", "edge_mask_rows", "relu_drop_backward_rows", "relu_drop_rows", "scale_rows"]
 
 
 @jit
+def _row(address: Any, stride: Any, row: Any, width: Any, like: Any) -> Any:
+    return span(address + row * stride * size_of(like), width, like)
+
+
+@jit
 def drop_rows(
-    first: Any, last: Any, x: Any, x_stride: Any, ids: Any, words: Any, low: Any, factor: Any,
+    first: Any, last: Any, x: Any, x_stride: Any, ids: Any, k0: Any, k1: Any, low: Any, factor: Any,
     out: Any, out_stride: Any, width: Any,
 ) -> None:  # fmt: skip
-    """out = x · factor where kept, else 0. `words` = (k0, k1), `low` = threshold."""
+    """out = x · factor where kept, else 0. k0, k1: words of the key; low: the threshold."""
+    vertices = span(ids, last, np.int64(0))
+    zero, least = factor - factor, np.uint32(low)
     for row in range(first, last):
-        r0, r1 = row_words(ids[row], words[0], words[1])
-        source = x[row * x_stride : row * x_stride + width]
-        target = out[row * out_stride : row * out_stride + width]
+        r0, r1 = row_words(vertices[row], np.uint32(k0), np.uint32(k1))
+        source = _row(x, x_stride, row, width, factor)
+        target = _row(out, out_stride, row, width, factor)
         for column in range(width):
-            kept = entry_hash(r0, r1, column) >= low
-            target[column] = source[column] * factor if kept else 0
+            target[column] = source[column] * factor if entry_hash(r0, r1, column) >= least else zero
 
 
 @jit
 def relu_drop_rows(
-    first: Any, last: Any, x: Any, x_stride: Any, ids: Any, words: Any, low: Any, factor: Any, scale: Any,
+    first: Any, last: Any, x: Any, x_stride: Any, ids: Any, k0: Any, k1: Any, low: Any, factor: Any, scale: Any,
     out: Any, out_stride: Any, width: Any,
 ) -> None:  # fmt: skip
-    """out = scale[row] · x · factor where kept and positive, else 0 (NaN stays NaN). Empty scale: 1."""
+    """out = scale[row] · x · factor where kept and positive, else 0 (a NaN that is kept stays NaN)."""
+    vertices, scales = span(ids, last, np.int64(0)), span(scale, last, factor)
+    zero, least = factor - factor, np.uint32(low)
     for row in range(first, last):
-        weight = factor * scale[row] if scale.size > 0 else factor
-        source = x[row * x_stride : row * x_stride + width]
-        target = out[row * out_stride : row * out_stride + width]
+        by = factor * scales[row] if scale != 0 else factor
+        source = _row(x, x_stride, row, width, factor)
+        target = _row(out, out_stride, row, width, factor)
         if low == 0:
             for column in range(width):
                 value = source[column]
-                target[column] = 0 if value <= 0 else value * weight
+                target[column] = zero if value <= zero else value * by
         else:
-            r0, r1 = row_words(ids[row], words[0], words[1])
+            r0, r1 = row_words(vertices[row], np.uint32(k0), np.uint32(k1))
             for column in range(width):
                 value = source[column]
-                dropped = (entry_hash(r0, r1, column) < low) | (value <= 0)
-                target[column] = 0 if dropped else value * weight
+                dropped = (entry_hash(r0, r1, column) < least) | (value <= zero)
+                target[column] = zero if dropped else value * by
 
 
 @jit
@@ -56,35 +67,41 @@ def relu_drop_backward_rows(
     out: Any, out_stride: Any, width: Any,
 ) -> None:  # fmt: skip
     """out = scale[row] · grad · factor where the result y of `relu_drop_rows` is positive, else 0."""
+    scales = span(scale, last, factor)
+    zero = factor - factor
     for row in range(first, last):
-        weight = factor * scale[row] if scale.size > 0 else factor
-        source = grad[row * grad_stride : row * grad_stride + width]
-        result = y[row * y_stride : row * y_stride + width]
-        target = out[row * out_stride : row * out_stride + width]
+        by = factor * scales[row] if scale != 0 else factor
+        source = _row(grad, grad_stride, row, width, factor)
+        result = _row(y, y_stride, row, width, factor)
+        target = _row(out, out_stride, row, width, factor)
         for column in range(width):
-            target[column] = source[column] * weight if result[column] > 0 else 0
+            flow = source[column] * by
+            target[column] = flow if result[column] > zero else zero
 
 
 @jit
 def scale_rows(
-    first: Any, last: Any, x: Any, x_stride: Any, scale: Any, out: Any, out_stride: Any, width: Any
+    first: Any, last: Any, x: Any, x_stride: Any, scale: Any, like: Any, out: Any, out_stride: Any, width: Any
 ) -> None:
     """out = scale[row] · x."""
+    scales = span(scale, last, like)
     for row in range(first, last):
-        weight = scale[row]
-        source = x[row * x_stride : row * x_stride + width]
-        target = out[row * out_stride : row * out_stride + width]
+        by = scales[row]
+        source = _row(x, x_stride, row, width, like)
+        target = _row(out, out_stride, row, width, like)
         for column in range(width):
-            target[column] = source[column] * weight
+            target[column] = source[column] * by
 
 
 @jit
 def edge_mask_rows(
-    first: Any, last: Any, dst: Any, src: Any, words: Any, low: Any, out: Any, heads: Any
+    first: Any, last: Any, dst: Any, src: Any, k0: Any, k1: Any, low: Any, out: Any, heads: Any
 ) -> None:
-    """Which (edge, head) entries are kept."""
+    """Which (edge, head) entries are kept, one byte each."""
+    destinations, sources = span(dst, last, np.int64(0)), span(src, last, np.int64(0))
+    kept, least = span(out, last * heads, np.uint8(0)), np.uint32(low)
     for edge in range(first, last):
-        r0, r1 = row_words(dst[edge], words[0], words[1])
-        r0, r1 = row_words(src[edge], r0, r1)
+        r0, r1 = row_words(destinations[edge], np.uint32(k0), np.uint32(k1))
+        r0, r1 = row_words(sources[edge], r0, r1)
         for head in range(heads):
-            out[edge * heads + head] = entry_hash(r0, r1, head) >= low
+            kept[edge * heads + head] = entry_hash(r0, r1, head) >= least

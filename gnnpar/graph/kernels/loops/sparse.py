@@ -1,4 +1,4 @@
-"""Dropout and transposed products of sparse rows."""
+"""Dropout on the non-zeros of sparse rows."""
 
 from __future__ import annotations
 
@@ -8,46 +8,31 @@ import numpy as np
 
 from gnnpar.graph.kernels.compile import jit
 from gnnpar.graph.kernels.loops.hash import entry_hash, row_words
+from gnnpar.graph.kernels.loops.memory import span
 
-__all__ = ["drop_nonzeros", "scatter_columns"]
+__all__ = ["drop_nonzeros"]
 
 
 @jit
 def drop_nonzeros(
-    indptr: Any, indices: Any, values: Any, ids: Any, words: Any, low: Any, factor: Any,
+    num_rows: Any, indptr: Any, indices: Any, index: Any, values: Any, ids: Any, k0: Any, k1: Any, low: Any, factor: Any,
     kept_indptr: Any, kept_indices: Any, kept_values: Any,
 ) -> Any:  # fmt: skip
-    count = 0
-    for row in range(ids.size):
-        kept_indptr[row] = count
-        r0, r1 = row_words(ids[row], words[0], words[1])
-        for edge in range(indptr[row], indptr[row + 1]):
-            # Written whether kept or not: a branch that is taken half of the time costs more.
-            kept_indices[count] = indices[edge]
-            kept_values[count] = values[edge] * factor
-            count += entry_hash(r0, r1, np.uint32(indices[edge])) >= low
-    kept_indptr[ids.size] = count
+    """Write the CSR of what is kept, values times `factor`; return its number of non-zeros."""
+    ends, vertices = span(indptr, num_rows + 1, np.int64(0)), span(ids, num_rows, np.int64(0))
+    size = ends[num_rows] - ends[0]
+    columns, numbers = span(indices, ends[num_rows], index), span(values, ends[num_rows], factor)
+    new_ends = span(kept_indptr, num_rows + 1, np.int64(0))
+    new_columns, new_numbers = span(kept_indices, size, index), span(kept_values, size, factor)
+    count, least = 0, np.uint32(low)
+    for row in range(num_rows):
+        new_ends[row] = count
+        r0, r1 = row_words(vertices[row], np.uint32(k0), np.uint32(k1))
+        for edge in range(ends[row], ends[row + 1]):
+            # Written whether kept or not: a branch that goes either way half of the time costs more.
+            column = columns[edge]
+            new_columns[count] = column
+            new_numbers[count] = numbers[edge] * factor
+            count += 1 if entry_hash(r0, r1, column) >= least else 0
+    new_ends[num_rows] = count
     return count
-
-
-@jit
-def scatter_columns(
-    first: Any,
-    last: Any,
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    grad: Any,
-    grad_stride: Any,
-    out: Any,
-    out_stride: Any,
-) -> None:
-    """out[indices[e], first:last] += values[e] · grad[row of e, first:last], in the order of edges."""
-    width = last - first
-    for row in range(indptr.size - 1):
-        source = grad[row * grad_stride + first :][:width]
-        for edge in range(indptr[row], indptr[row + 1]):
-            target = out[indices[edge] * out_stride + first :][:width]
-            factor = values[edge]
-            for column in range(width):
-                target[column] += factor * source[column]
