@@ -1,0 +1,91 @@
+"""Costs: what actions and messages take in a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gnnpar.errors import Faults
+from gnnpar.schedule.action import Kind
+
+__all__ = ["Costs"]
+
+PerStage = float | Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Numbers in one unit of time of the caller's choice; each per stage, or one number for all stages.
+
+    Args:
+        F: forward of a micro-batch. I, W: input- and weight-gradient half of a backward.
+        B: a whole backward; default I + W.
+        reduce: gradient reduction of a stage over its replicas; it runs beside computation.
+        step: optimizer step of a stage.
+        micro_batches: relative size of each micro-batch, multiplying computation and message size.
+        latency: of any message between ranks.
+        message: transfer time of a whole micro-batch's message over each stage's outgoing edges, forward
+            and backward alike; ``message_back`` where the backward differs.
+        links: ``{(from rank, to rank): factor}`` multiplies the transfer time on a directed link.
+        recompute: every backward (or I) first runs the forward again.
+        activation: what one micro-batch in flight keeps on a stage, in bytes.
+    """
+
+    F: PerStage = 1.0
+    I: PerStage = 1.0  # noqa: E741
+    W: PerStage = 1.0
+    B: PerStage | None = None
+    reduce: PerStage = 0.0
+    step: PerStage = 0.0
+    micro_batches: Sequence[float] | None = None
+    latency: float = 0.0
+    message: PerStage = 0.0
+    message_back: PerStage | None = None
+    links: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    recompute: bool = False
+    activation: PerStage = 1.0
+
+    def per_stage(self, key: str, num_stages: int) -> list[float]:
+        """One cost as a list over stages. Raises InputError on a wrong length or a negative number."""
+        value = getattr(self, key)
+        if isinstance(value, (int, float)):
+            values = [float(value)] * num_stages
+        else:
+            values = [float(entry) for entry in value]
+        faults = Faults("costs")
+        if len(values) != num_stages:
+            faults.add(f"{key}: {len(values)} numbers for {num_stages} stages")
+        if any(not entry >= 0 for entry in values):
+            faults.add(f"{key}: must not be negative, got {value}")
+        faults.raise_if_any()
+        return values
+
+    def durations(self, num_stages: int) -> dict[Kind, list[float]]:
+        """Duration of each kind of computation by stage, recomputation included."""
+        forward, first, second = (self.per_stage(key, num_stages) for key in ("F", "I", "W"))
+        whole = [a + b for a, b in zip(first, second, strict=True)]
+        if self.B is not None:
+            whole = self.per_stage("B", num_stages)
+        if self.recompute:
+            whole = [a + b for a, b in zip(whole, forward, strict=True)]
+            first = [a + b for a, b in zip(first, forward, strict=True)]
+        return {
+            Kind.F: forward,
+            Kind.B: whole,
+            Kind.I: first,
+            Kind.W: second,
+            Kind.REDUCE: self.per_stage("reduce", num_stages),
+            Kind.STEP: self.per_stage("step", num_stages),
+        }
+
+    def scales(self, num_micro_batches: int) -> list[float]:
+        """Relative size of each micro-batch."""
+        if self.micro_batches is None:
+            return [1.0] * num_micro_batches
+        faults = Faults("costs")
+        if len(self.micro_batches) != num_micro_batches:
+            faults.add(f"micro_batches: {len(self.micro_batches)} sizes for {num_micro_batches}")
+        if any(not size >= 0 for size in self.micro_batches):
+            faults.add("micro_batches: sizes must not be negative")
+        faults.raise_if_any()
+        return [float(size) for size in self.micro_batches]
