@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnpar.config.files import config_hash, from_yaml, read_config, to_yaml
 from gnnpar.config.resources import resource_dir
 from gnnpar.config.schema import RunConfig
 from gnnpar.config.section import build, dump, key_kinds, sections, unknown_key
 from gnnpar.config.suggest import nearest
 from gnnpar.errors import InputError
 
-__all__ = ["compose", "group_choices"]
+__all__ = ["compose", "config_hash", "from_yaml", "group_choices", "read_config", "to_yaml"]
 
 
 def group_choices(configs: Path | None = None) -> dict[str, list[str]]:

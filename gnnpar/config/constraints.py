@@ -81,8 +81,8 @@ class Matches:
 def convert(value: Any, kind: Any) -> Any:
     """`value` as the annotation `kind` wants it; raises `BadValue` otherwise.
 
-    Integers pass for numbers, never the other way; text passes for a number where it is written like one (YAML
-    1.1 reads `1e-3` as text).
+    Integers pass for numbers, never the other way; text passes for a number where it is written like one
+    (YAML 1.1 reads `1e-3` as text).
     """
     origin = get_origin(kind)
     if origin is tuple:

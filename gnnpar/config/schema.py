@@ -1,8 +1,8 @@
 """Every key of a run's configuration: frozen dataclasses, one a section, a docstring under each field.
 
 This file is the single source of names, types, bounds and defaults; `docs/configuration.md` is written from
-it, and files in `configs/` hold only what differs. A section made in Python is checked like one from the command
-line.
+it, and files in `configs/` hold only what differs. A section made in Python is checked like one from the
+command line.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class DatasetConfig(Section):
     name: str = "digits"
     """Name of the dataset: the recipe that is read, and the name in tables and run directories."""
     kind: Literal["builtin", "npz", "ogb", "pyg", "generated", "memory"] = "builtin"
-    """Reader: built in, an npz file, an OGB raw folder, a PyG data object saved on disk, the seeded generator,
-    or a graph handed over from Python."""
+    """Reader: built in, an npz file, an OGB raw folder, a PyG data object saved on disk, the seeded
+    generator, or a graph handed over from Python."""
     path: str | None = None
     """File or folder that is read, for the kinds that read one."""
     symmetrize: bool = False

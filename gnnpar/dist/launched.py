@@ -1,0 +1,123 @@
+"""A rank of a run: what it does before and after its work, under our launcher, torchrun or Slurm.
+
+`python -m gnnpar.dist.launched MODULE RUN_DIR` is what the launcher starts: `MODULE.main(Path(RUN_DIR))`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import TextIO
+
+from gnnpar.dist.failure import Failure, write_failure
+from gnnpar.errors import InputError
+
+__all__ = ["adopt_slurm", "is_first_process", "main", "under_launcher"]
+
+PR_SET_PDEATHSIG = 1
+SLURM_PORTS = range(20_000, 60_000)
+
+
+def under_launcher(environment: Mapping[str, str] = os.environ) -> bool:
+    """True where torchrun, Slurm's srun or the like started one process a rank: this one is a worker then.
+
+    A batch script of Slurm is no worker: srun alone sets the variables of a step with several tasks.
+    """
+    return {"RANK", "WORLD_SIZE"} <= environment.keys() or _slurm_tasks(environment) > 1
+
+
+def is_first_process(environment: Mapping[str, str] = os.environ) -> bool:
+    """True for rank 0, and for a process under no launcher: the one that speaks to the user."""
+    slurm_rank = environment.get("SLURM_PROCID", "0") if _slurm_tasks(environment) > 1 else "0"
+    return environment.get("RANK", slurm_rank) == "0"
+
+
+def adopt_slurm(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set torchrun's variables from srun's, where they are missing."""
+    if "RANK" in environment or _slurm_tasks(environment) < 2:
+        return
+    job = int(environment.get("SLURM_JOB_ID", "0"))
+    nodes = environment.get("SLURM_STEP_NODELIST", "")
+    several = int(environment.get("SLURM_STEP_NUM_NODES", "1")) > 1
+    adopted = {
+        "RANK": environment["SLURM_PROCID"],
+        "WORLD_SIZE": environment["SLURM_STEP_NUM_TASKS"],
+        "LOCAL_RANK": environment.get("SLURM_LOCALID", "0"),
+        "MASTER_ADDR": first_host(nodes) if several else "localhost",
+        "MASTER_PORT": str(SLURM_PORTS[job % len(SLURM_PORTS)]),
+    }
+    for name, value in adopted.items():
+        environment.setdefault(name, value)
+
+
+def first_host(nodes: str) -> str:
+    """First host of a Slurm node list: `n[07-09,12],m1` → `n07`."""
+    found = re.match(r"([^,\[]+)(?:\[([^\],-]+)[^\]]*\]([^,\[]*))?", nodes)
+    if found is None:
+        raise InputError("Slurm", [f"SLURM_STEP_NODELIST: cannot read {nodes!r}; set MASTER_ADDR by hand"])
+    return "".join(part or "" for part in found.groups())
+
+
+def main(argv: list[str]) -> int:
+    """Run a worker's module; the exit code. Failures go to the parent, who prints them."""
+    module, run_dir = argv
+    rank = int(os.environ["RANK"])
+    die_with_parent(int(os.environ["GNNPAR_PARENT"]))
+    log = open_log(rank, Path(os.environ["GNNPAR_LOG_FILE"]))
+    faulthandler.enable(log)
+    # Whoever ends this rank wants to know where it was.
+    faulthandler.register(signal.SIGTERM, file=log, chain=True)
+    try:
+        importlib.import_module(module).main(Path(run_dir))
+    except Exception as error:
+        failure = Failure.of_exception(rank, error)
+        write_failure(failure, Path(os.environ["GNNPAR_ERROR_FILE"]))
+        print(failure.trace or failure.text, file=log, flush=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(
+            2 if isinstance(error, InputError) else 1
+        )  # a broken group may hang or abort in its destructors
+    return 0
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel (Linux) to kill this process when its parent dies, and end at once if it already has."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def open_log(rank: int, file: Path) -> TextIO:
+    """Log to `file`; to the console from INFO on in rank 0, from WARNING on in the others."""
+    log = file.open("a", encoding="utf-8", buffering=1)
+    console = os.fdopen(int(os.environ["GNNPAR_CONSOLE"]), "w", buffering=1) if rank else sys.stderr
+    to_console = logging.StreamHandler(console)
+    to_console.setLevel(logging.WARNING if rank else logging.INFO)
+    to_console.setFormatter(logging.Formatter(f"rank {rank}: %(message)s" if rank else "%(message)s"))
+    to_file = logging.StreamHandler(log)
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("gnnpar")
+    root.setLevel(logging.INFO)
+    root.propagate = False
+    root.handlers = [to_console, to_file]
+    return log
+
+
+def _slurm_tasks(environment: Mapping[str, str]) -> int:
+    if "SLURM_PROCID" not in environment:
+        return 0
+    return int(environment.get("SLURM_STEP_NUM_TASKS", "0"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
