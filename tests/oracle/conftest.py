@@ -1,0 +1,50 @@
+"""Runs the oracles' cases in bulk: those of one number of stages in a few calls of the pool."""
+
+import pytest
+from oracle.driver import Case, run_reference, run_trainer
+from support.pool import RanksFailed
+
+PER_CALL = 40
+
+
+class Runs:
+    """`runs[case]`: the trainer's records. `runs.reference(case)`: the reference's, in the same orders."""
+
+    def __init__(self, pool, cases):
+        self._pool, self._cases = pool, cases
+        self._records, self._references = {}, {}
+
+    def __getitem__(self, case):
+        if case not in self._records:
+            todo = [c for c in self._cases if c.stages == case.stages and c not in self._records]
+            todo = [case] + [c for c in todo if c != case]
+            try:
+                self._records |= run_trainer(self._pool, todo[:PER_CALL])
+            except RanksFailed:  # one of them: find out for each case alone
+                self._cases = []
+                if len(todo) > 1:
+                    return self[case]
+                raise
+        return self._records[case]
+
+    def reference(self, case):
+        records = self[case]
+        orders = tuple(record.order for record in records)
+        key = as_if_alone(case), orders
+        if key not in self._references:
+            self._references[key] = run_reference(case, orders)
+        return self._references[key]
+
+
+def as_if_alone(case):
+    """The case without what must change no number."""
+    from dataclasses import replace
+
+    return replace(case, stages=1, split=None, recompute=False, threads=1)
+
+
+@pytest.fixture(scope="session")
+def runs(pool, request):
+    collected = [getattr(item, "callspec", None) for item in request.session.items]
+    cases = [spec.params["case"] for spec in collected if spec is not None and "case" in spec.params]
+    return Runs(pool, list(dict.fromkeys(case for case in cases if isinstance(case, Case))))
