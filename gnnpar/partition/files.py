@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -22,9 +21,9 @@ __all__ = ["load_cached", "load_partition", "save_cached", "save_partition"]
 def save_partition(partition: Partition, path: Path) -> None:
     """Write `path` (any suffix) in one go: a reader sees the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             key = {name: getattr(partition.key, name) for name in partition.key.__dataclass_fields__}
             np.savez(
                 file,
@@ -35,7 +34,7 @@ def save_partition(partition: Partition, path: Path) -> None:
             )
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
 
 
