@@ -94,7 +94,7 @@ class DenseReference:
         age = {"latest": 1, "snapshot": (t - h.warmup_steps) % h.period + 1, "drop": 0}[h.mode]
         late = (position[self.src] > position[self.dst]).double().mean().item() * (h.mode != "drop")
         self.t += 1
-        return Step(sum(tape[0].item() for tape in tapes), self.gradient, 0 if exact else age, late)
+        return Step(sum(tape[0].item() for tape in tapes), self.gradient, age if late else 0, late)
 
     def forward(self, own, visible):
         """One slot: its share of the loss, its cuts, its Z (leaves), and what each aggregation read."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 import torch
 from oracle.dense_reference import DenseReference
-from oracle.models import build, history
+from oracle.models import build, history, model_config
 from support.graphs import chunk_assignment, tiny_graph
 
 from gnnpar.batch import ChunkedGraph
@@ -70,6 +70,7 @@ class Case:
         return RunConfig(
             seed=self.seed,
             dtype="float64",
+            model=model_config(self.layer, self.num_layers, **dict(self.model)),
             parallel=ParallelConfig(stages=self.stages, layers_per_stage=self.split),
             batch=BatchConfig(num_chunks=self.chunks, shuffle=self.shuffle),
             history=history(self.mode, period=self.period, gamma=self.gamma, warmup=self.warmup),
