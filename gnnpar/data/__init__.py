@@ -3,7 +3,7 @@
 from gnnpar.data.cards import Card, all_cards, find_card
 from gnnpar.data.foreign import from_dgl, from_pyg
 from gnnpar.data.generate import PlantedPartition, generate
-from gnnpar.data.load import load
+from gnnpar.data.load import dataset_config, load
 from gnnpar.data.npz import save_npz
 from gnnpar.data.store import cached, open_store
 
@@ -12,6 +12,7 @@ __all__ = [
     "PlantedPartition",
     "all_cards",
     "cached",
+    "dataset_config",
     "find_card",
     "from_dgl",
     "from_pyg",

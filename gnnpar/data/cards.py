@@ -74,13 +74,14 @@ def read_card(path: Path) -> Card:
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
     try:
         values: Any = OmegaConf.to_container(OmegaConf.load(path))
         published = tuple(Published(**entry) for entry in values.pop("published", ()))
         download = values.pop("download", None)
         return Card(**values, published=published, download=Download(**download) if download else None)
-    except (OSError, ValueError, TypeError, AttributeError, OmegaConfBaseException) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OmegaConfBaseException, YAMLError) as error:
         raise InputError(f"dataset card {path}", [str(error)]) from error
 
 

@@ -136,6 +136,10 @@ def _features(x: Any) -> Tensor | SparseRows | None:
     if x.layout == torch.strided:
         dense: Tensor = x if x.dtype.is_floating_point else x.float()
         return dense
-    x = x.coalesce() if x.layout == torch.sparse_coo else x
-    csr = x.to_sparse_csr()
-    return SparseRows(csr.crow_indices().long(), csr.col_indices().int(), csr.values().float(), x.shape[1])
+    if x.layout == torch.sparse_csr:
+        return SparseRows(x.crow_indices().long(), x.col_indices().int(), x.values().float(), x.shape[1])
+    x = x.coalesce()
+    row, col = x.indices()
+    indptr = torch.zeros(x.shape[0] + 1, dtype=torch.int64)
+    torch.cumsum(torch.bincount(row, minlength=x.shape[0]), 0, out=indptr[1:])
+    return SparseRows(indptr, col.int(), x.values().float(), x.shape[1])

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnpar.data.convert import Recipe, read_graph, write_graph
 from gnnpar.data.sources import Source, find_source, fingerprint
@@ -17,22 +17,47 @@ from gnnpar.graph.graph import Graph
 if TYPE_CHECKING:
     from gnnpar.config.schema import DatasetConfig
 
-__all__ = ["load", "load_store", "store_key"]
+__all__ = ["dataset_config", "load", "load_store", "store_key"]
 
 log = logging.getLogger(__name__)
 
 
-def load(dataset: DatasetConfig, *, home: Path | None = None) -> Graph:
+def dataset_config(name: str, **changes: Any) -> DatasetConfig:
+    """The configuration `dataset=NAME` with other keys, such as `path=FILE`, replaced.
+
+    Raises:
+        InputError: no such dataset, or a faulty key.
+    """
+    from omegaconf import OmegaConf
+
+    from gnnpar.config.resources import resource_dir
+    from gnnpar.config.schema import DatasetConfig
+    from gnnpar.config.suggest import nearest
+
+    folder = resource_dir("configs") / "dataset"
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in names:
+        raise InputError(
+            "dataset", [f"there is no {name!r}{nearest(name, names)}; choose one of {', '.join(names)}"]
+        )
+    values: Any = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))
+    return DatasetConfig(**{**values, **changes})
+
+
+def load(dataset: DatasetConfig | str, *, home: Path | None = None, **changes: Any) -> Graph:
     """The graph of a dataset, memory-mapped from its store, which is written now if it does not exist yet.
 
     All ranks of a host may call this at once: one converts, and all share its pages. Nothing is downloaded.
 
     Args:
+        dataset: its configuration, or a name and keys to change: `load("cora", path="cora.npz")`.
         home: folder of the stores, default `$GNNPAR_DATA/stores` (or in the user's cache folder).
 
     Raises:
         InputError: not on disk, corrupt, or unsound; every fault at once.
     """
+    if isinstance(dataset, str):
+        dataset = dataset_config(dataset, **changes)
     source = find_source(dataset)
     store = load_store(dataset, source=source, home=home)
     if store.meta["features"] in ("degree", "random") and _features(dataset) == "auto":

@@ -42,7 +42,8 @@ def open_npz(path: Path) -> Iterator[Arrays]:
     """
     title = f"dataset file {path}"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # numpy leaves a file that it opened itself open when it turns out to be damaged.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise InputError(title, ["is a single array, not an .npz archive of them"])
             yield arrays

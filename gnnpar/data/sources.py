@@ -52,6 +52,8 @@ def find_source(dataset: DatasetConfig) -> Source:
         raise InputError(
             f"dataset {dataset.name}", [f"dataset.kind={dataset.kind}: not read from disk. {_CONVERT}"]
         )
+    if dataset.path is None and dataset.name == "npz":
+        raise InputError("dataset npz", ["give the file as dataset.path"])
     path = Path(dataset.path).expanduser() if dataset.path else raw_folder(dataset.name)
     if not path.exists():
         raise InputError(f"dataset {dataset.name}", [_missing(dataset, path)])

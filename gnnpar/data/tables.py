@@ -31,7 +31,10 @@ def csv_blocks(path: Path, dtype: npt.DTypeLike) -> Iterator[Array]:
 
     with _faults_of(path):
         rows = max(1, _CELLS // csv_width(path))
-        with pandas.read_csv(path, compression="gzip", header=None, dtype=dtype, chunksize=rows) as reader:
+        # A blank line is a missing value where there is one column.
+        with pandas.read_csv(
+            path, compression="gzip", header=None, dtype=dtype, chunksize=rows, skip_blank_lines=False
+        ) as reader:
             for frame in reader:
                 yield frame.to_numpy()
 
