@@ -8,19 +8,25 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import importlib
+import json
 import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
+
+from torch._C._distributed_c10d import Store
+from torch.distributed.rendezvous import rendezvous
 
 from gnnpar.dist.failure import Failure, write_failure
-from gnnpar.errors import InputError
+from gnnpar.errors import InputError, RunError
 
-__all__ = ["adopt_slurm", "is_first_process", "main", "under_launcher"]
+__all__ = ["Membership", "adopt_slurm", "is_first_process", "main", "under_launcher"]
 
 PR_SET_PDEATHSIG = 1
 SLURM_PORTS = range(20_000, 60_000)
@@ -64,6 +70,63 @@ def first_host(nodes: str) -> str:
     if found is None:
         raise InputError("Slurm", [f"SLURM_STEP_NODELIST: cannot read {nodes!r}; set MASTER_ADDR by hand"])
     return "".join(part or "" for part in found.groups())
+
+
+@dataclass(frozen=True)
+class Membership:
+    """This process among those that torchrun or srun started.
+
+    Attributes:
+        store: key-value store of the rendezvous; also for `Context.join(store=…)`.
+    """
+
+    rank: int
+    world_size: int
+    store: Store
+
+    @classmethod
+    def join(cls, timeout_s: float) -> Membership:
+        """Connect to the rendezvous. Raises `RunError` where it cannot be reached within the deadline."""
+        adopt_slurm()
+        try:
+            store, rank, world_size = next(iter(rendezvous("env://", timeout=timedelta(seconds=timeout_s))))
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise RunError(f"rank {os.environ.get('RANK')}: no rendezvous ({reason})") from error
+        store.set_timeout(timedelta(seconds=timeout_s))
+        return cls(rank, world_size, store)
+
+    def share(self, make: Callable[[], str], what: str) -> str:
+        """What `make` returns on rank 0, on every rank; its `InputError` is raised on every rank, too.
+
+        The other ranks wait until the deadline of `join`, then raise `RunError`.
+        """
+        key = f"gnnpar/share/{what}"
+        if self.rank > 0:
+            return self._receive(key, what)
+        answer: dict[str, Any] = {"value": "", "title": "", "faults": (), "failure": ""}
+        try:
+            answer["value"] = make()
+        except InputError as error:
+            answer |= {"title": error.title, "faults": error.faults}
+            raise
+        except Exception as error:
+            answer["failure"] = f"rank 0: {what}: {error}"
+            raise
+        finally:
+            self.store.set(key, json.dumps(answer))
+        return str(answer["value"])
+
+    def _receive(self, key: str, what: str) -> str:
+        try:
+            answer = json.loads(self.store.get(key))
+        except RuntimeError as error:
+            raise RunError(f"rank {self.rank}: {what}: nothing came from rank 0 in time") from error
+        if answer["title"]:
+            raise InputError(answer["title"], answer["faults"])
+        if answer["failure"]:
+            raise RunError(answer["failure"])
+        return str(answer["value"])
 
 
 def main(argv: list[str]) -> int:

@@ -1,0 +1,77 @@
+"""`gnnpar train`: compose, check, run, print."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gnnpar.cli.options import split_options, wants_help
+from gnnpar.cli.table import bytes_text, print_json, print_pairs, seconds_text
+from gnnpar.config import compose, group_choices
+
+__all__ = ["main", "summary_pairs"]
+
+USAGE = """usage: gnnpar train [GROUP=NAME …] [KEY=VALUE …] [format=table|json]
+
+Trains and prints a summary; everything about the run is in its directory, results/runs/… or run.dir=DIR.
+Without arguments: GCNII with 32 layers on `digits`, in two pipeline stages and eight chunks.
+
+{groups}
+
+  gnnpar train dataset=npz dataset.path=graph.npz dataset.symmetrize=true
+  gnnpar train model=gcnii model.num_layers=64 parallel.stages=4 batch.num_chunks=16 seed=3
+  gnnpar train system=full_batch train.num_epochs=50 format=json
+  torchrun --nproc-per-node 2 -m gnnpar train
+
+docs/configuration.md lists all keys.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Run the subcommand; the exit code. Raises `InputError` and `RunError` for the caller to print."""
+    if wants_help(argv):
+        groups = (f"{name}=  {' '.join(names)}" for name, names in group_choices().items())
+        wrapped = (textwrap.fill(line, 100, subsequent_indent=" " * 10) for line in groups)
+        print(USAGE.format(groups="\n".join(wrapped)), end="")
+        return 0
+    options, overrides = split_options(argv)
+    config = compose(overrides)
+
+    # torch and what stands on it, only after the configuration is known to be good
+    from gnnpar.dist.launched import is_first_process
+    from gnnpar.train.run import run
+    from gnnpar.train.rundir import check_run_dir
+
+    check_run_dir(config)
+    result = run(config, ["gnnpar", "train", *argv])
+    if not is_first_process():  # of torchrun or srun
+        return 0
+    summary = {**result.summary, "run_dir": str(result.run_dir)}
+    if options["format"] == "json":
+        print_json(summary)
+    else:
+        model = f"{config.model.name}, {config.model.num_layers} layers"
+        print_pairs(f"{config.system}: {model}, on {config.dataset.name}", summary_pairs(summary))
+    return 0
+
+
+def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The summary in a reader's words, in the order of interest."""
+    scores = (f"{_percent(summary[f'{name}_accuracy'])} {name}" for name in ("train", "val", "test"))
+    yield "at the best validation epoch", f"{', '.join(scores)} (epoch {summary['best_epoch']})"
+    yield (
+        "epoch time, median",
+        f"{seconds_text(summary['epoch_time_s'])}, evaluation {seconds_text(summary['eval_time_s'])}",
+    )
+    sent = (f"{kind} {bytes_text(count)}" for kind, count in summary["bytes_per_epoch"].items())
+    yield "sent per epoch", ", ".join(sent)
+    yield "bubble", f"{_percent(summary['bubble'])} measured, {_percent(summary['bubble_theory'])} in theory"
+    age = f"mean {summary['history_age_mean']:.2f}, max {summary['history_age_max']} epochs"
+    yield "age of histories", f"{age}; {_percent(summary['history_read_share'])} of reads"
+    yield "peak memory by rank", ", ".join(map(bytes_text, summary["peak_memory_bytes"]))
+    yield "run directory", str(summary["run_dir"])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}%"
