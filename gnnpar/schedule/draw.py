@@ -25,12 +25,13 @@ _COLOURS = {
 _MESSAGE_COLOUR = "#dee2e6"
 
 
-def grid(timed: Iterable[Timed], *, slot: float | None = None) -> str:
+def grid(timed: Iterable[Timed], *, slot: float | None = None, wrap: int = 0) -> str:
     """A rank × time grid for the terminal: ``.`` is idle, ``-`` continues the action to its left.
 
     Args:
         timed: actions with their times; those of no length are left out.
         slot: time of one column; default: the shortest action. A column shows the action at its middle.
+        wrap: characters after which the grid goes on below; 0 for never.
     """
     bars = [bar for bar in timed if bar.end > bar.start]
     if not bars:
@@ -50,11 +51,16 @@ def grid(timed: Iterable[Timed], *, slot: float | None = None) -> str:
             cells[bar.rank][column] = label if taken in (".", "-") else f"{taken}{label.strip('-')}"
     width = max(len(cell) for row in cells for cell in row)
     head = len(f"rank {num_ranks - 1}")
-    rows = (
-        f"{f'rank {rank}':{head}}  " + " ".join(cell.ljust(width) for cell in row)
-        for rank, row in enumerate(cells)
+    block = max(1, (wrap - head - 1) // (width + 1)) if wrap else columns
+    names = [f"rank {rank}".ljust(head) for rank in range(num_ranks)]
+    blocks = (
+        "\n".join(
+            f"{name}  {' '.join(cell.ljust(width) for cell in row[at : at + block])}".rstrip()
+            for name, row in zip(names, cells, strict=True)
+        )
+        for at in range(0, columns, block)
     )
-    return "\n".join(row.rstrip() for row in rows)
+    return "\n\n".join(blocks)
 
 
 def svg(timed: Iterable[Timed], *, title: str = "", width: int = 1200) -> str:

@@ -65,10 +65,6 @@ def test_several_micro_batches_in_one_action():
 
 def test_reduction_runs_beside_computation_and_joins_replicas():
     ranks = (
-        "0F0 0B0 0REDUCE 1F1@1 1B1@1 1REDUCE@1 0STEP 1STEP@1",
-        "1F0 1B0 1REDUCE 0F1@1 0B1@1 0REDUCE@1 1STEP 0STEP@1",
-    )
-    ranks = (
         "0F0 1F1@1 1B1@1 1REDUCE@1 0B0 0REDUCE 0STEP 1STEP@1",
         "0F1@1 1F0 1B0 1REDUCE 0B1@1 0REDUCE@1 0STEP@1 1STEP",
     )
@@ -82,10 +78,7 @@ def test_reduction_runs_beside_computation_and_joins_replicas():
 
 def test_memory_over_time():
     result = simulate(one_f_one_b(2, 3), Costs(F=1, B=1, activation=[10, 20], micro_batches=[1, 1, 1]))
-    assert (
-        result.memory(0) == [(0, 10), (1, 20), (4, 10), (4, 20), (6, 10), (8, 0)]
-        or result.memory(0)[1][1] == 20
-    )
+    assert result.memory(0) == [(0, 10), (1, 20), (4, 10), (4, 20), (6, 10), (8, 0)]
     assert result.peak_bytes == (20, 20)
 
 

@@ -6,10 +6,11 @@ from array import array
 from collections.abc import Sequence
 
 from gnnpar.schedule.action import Kind
+from gnnpar.schedule.families._family import Family
 from gnnpar.schedule.program import Program, code
 from gnnpar.schedule.schedule import Schedule
 
-__all__ = ["one_f_one_b"]
+__all__ = ["FAMILY", "one_f_one_b"]
 
 
 def one_f_one_b(num_stages: int, num_micro_batches: int, *, advance: int | Sequence[int] = 0) -> Schedule:
@@ -45,3 +46,10 @@ def one_f_one_b(num_stages: int, num_micro_batches: int, *, advance: int | Seque
         codes.append(code(Kind.STEP, stage))
         ranks.append(Program(codes))
     return Schedule("one_f_one_b", num_stages, num_micro_batches, tuple(ranks))
+
+
+FAMILY = Family(
+    one_f_one_b,
+    paper="Narayanan et al., ICML 2021 (PipeDream-Flush)",
+    summary="backwards start as early as they can; GPipe's time, at most S micro-batches in flight",
+)

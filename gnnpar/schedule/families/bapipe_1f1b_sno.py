@@ -1,0 +1,35 @@
+"""BaPipe's 1F1B-SNO."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnpar.schedule.families._family import Family
+from gnnpar.schedule.families.one_f_one_b import one_f_one_b
+from gnnpar.schedule.schedule import Schedule
+
+__all__ = ["FAMILY", "bapipe_1f1b_sno"]
+
+
+def bapipe_1f1b_sno(num_stages: int, num_micro_batches: int) -> Schedule:
+    """1F1B on devices that stop computing while they send and receive.
+
+    Three stages, four micro-batches; between two columns each rank blocks in its messages::
+
+        rank 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3
+        rank 1  .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
+        rank 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
+
+    T = (M+N−1)(F+B) + (N+M−2)·2SR with SR the time of a message: exact for N ≥ 3 under
+    ``lower(matching="paired")`` and ``simulate(rendezvous=True)``; N = 2 has no ring to wait for and is
+    faster. N−i+1 micro-batches in flight on device i = 1 … N. Paper: Zhao et al., *BaPipe* (2020), §3.2.
+    """
+    return replace(one_f_one_b(num_stages, num_micro_batches), name="bapipe_1f1b_sno")
+
+
+FAMILY = Family(
+    bapipe_1f1b_sno,
+    paper="Zhao et al., 2020",
+    summary="1F1B with blocking messages",
+    matching="paired",
+)
