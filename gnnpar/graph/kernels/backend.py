@@ -14,7 +14,18 @@ from torch import Tensor
 
 from gnnpar.graph.kernels.compile import has_numba
 
-__all__ = ["Backend", "blocks", "choose", "dense_rows", "edge_blocks", "index", "matrix", "number", "run", "vector"]
+__all__ = [
+    "Backend",
+    "blocks",
+    "choose",
+    "dense_rows",
+    "edge_blocks",
+    "index",
+    "matrix",
+    "number",
+    "run",
+    "vector",
+]
 
 Backend = Literal["numba", "torch", "dgl"]
 """numba: compiled loops, CPU. torch: any device. dgl: `pull` only, CPU, where DGL is installed."""
@@ -52,9 +63,7 @@ def vector(tensor: Tensor | None, dtype: torch.dtype, size: int) -> int:
     if tensor is None:
         return 0
     if tensor.dtype != dtype or tensor.shape != (size,) or not tensor.is_contiguous() or tensor.is_cuda:
-        raise ValueError(
-            f"expected a contiguous [{size}] {dtype} on the CPU, got {_describe(tensor)}"
-        )
+        raise ValueError(f"expected a contiguous [{size}] {dtype} on the CPU, got {_describe(tensor)}")
     return tensor.data_ptr()
 
 

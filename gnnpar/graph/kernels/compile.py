@@ -20,7 +20,10 @@ __all__ = ["Kernel", "has_numba", "jit", "njit"]
 @cache
 def has_numba() -> bool:
     """Whether numba can be imported (without importing it)."""
-    return importlib.util.find_spec("numba") is not None
+    try:
+        return importlib.util.find_spec("numba") is not None
+    except ValueError:  # `sys.modules["numba"]` is None: hidden on purpose
+        return False
 
 
 def jit(function: Callable[..., Any]) -> Any:

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from gnnpar.graph.features import SparseRows
-from gnnpar.graph.kernels.backend import Backend, blocks, choose, dense_rows, index, matrix, number, run, vector
+from gnnpar.graph.kernels.backend import (
+    Backend,
+    blocks,
+    choose,
+    dense_rows,
+    index,
+    matrix,
+    number,
+    run,
+    vector,
+)
 from gnnpar.graph.kernels.keys import DropoutKey, entry_hash, row_words, threshold
 from gnnpar.graph.kernels.pull import pull
 

@@ -37,19 +37,29 @@ def pull_rows(
         while left > 0:
             if left >= 8 * lanes:
                 done = 8 * lanes
-                _gather_8(left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b)
+                _gather_8(
+                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
+                )
             elif left >= 4 * lanes:
                 done = 4 * lanes
-                _gather_4(left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b)
+                _gather_4(
+                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
+                )
             elif left >= 2 * lanes:
                 done = 2 * lanes
-                _gather_2(left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b)
+                _gather_2(
+                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
+                )
             elif left >= lanes:
                 done = lanes
-                _gather_1(left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b)
+                _gather_1(
+                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
+                )
             else:
                 done = left
-                _gather_rest(left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b)
+                _gather_rest(
+                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
+                )
             left -= done
             target += done * size
             source += done * size

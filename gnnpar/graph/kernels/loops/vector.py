@@ -39,7 +39,9 @@ def gather_tile(num_vectors: int, masked: bool = False) -> Any:
         kinds = (lanes, out, x, x_stride, indices, index, first, last, weight, self_row, factor, residual, b)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            lanes, out, x, x_stride, indices, _, first, last, weight_at, self_row, factor, residual, b = values
+            lanes, out, x, x_stride, indices, _, first, last, weight_at, self_row, factor, residual, b = (
+                values
+            )
             tile = _Tile(context, builder, factor.type, num_vectors, lanes if masked else None)
             x, indices = tile.pointer(x), tile.pointer(indices, context.get_value_type(index))
             weighted = weight != types.none
@@ -51,14 +53,20 @@ def gather_tile(num_vectors: int, masked: bool = False) -> Any:
                 source = tile.load(builder.gep(x, [builder.mul(tile.index(indices, edge), x_stride)]))
                 if weighted:
                     by = tile.splat(builder.load(builder.gep(weights, [edge])))
-                    tile.assign(sums, [tile.fma(by, v, builder.load(s)) for v, s in zip(source, sums, strict=True)])
+                    tile.assign(
+                        sums, [tile.fma(by, v, builder.load(s)) for v, s in zip(source, sums, strict=True)]
+                    )
                 else:
-                    tile.assign(sums, [builder.fadd(builder.load(s), v) for v, s in zip(source, sums, strict=True)])
+                    tile.assign(
+                        sums, [builder.fadd(builder.load(s), v) for v, s in zip(source, sums, strict=True)]
+                    )
             by = tile.splat(factor)
             tile.assign(sums, [builder.fmul(by, builder.load(s)) for s in sums])
             with builder.if_then(builder.icmp_signed("!=", residual, _INT(0))):
                 by, extra = tile.splat(b), tile.load(tile.pointer(residual))
-                tile.assign(sums, [tile.fma(by, v, builder.load(s)) for v, s in zip(extra, sums, strict=True)])
+                tile.assign(
+                    sums, [tile.fma(by, v, builder.load(s)) for v, s in zip(extra, sums, strict=True)]
+                )
             tile.store([builder.load(s) for s in sums], tile.pointer(out))
             return context.get_dummy_value()
 
@@ -83,7 +91,9 @@ def scatter_tile(num_vectors: int, masked: bool = False) -> Any:
             with cgutils.for_range_slice(builder, first, last, _INT(1), _INT) as (edge, _):
                 target = builder.gep(out, [builder.mul(tile.index(indices, edge), out_stride)])
                 by = tile.splat(builder.load(builder.gep(weight, [edge])))
-                tile.store([tile.fma(by, v, t) for v, t in zip(source, tile.load(target), strict=True)], target)
+                tile.store(
+                    [tile.fma(by, v, t) for v, t in zip(source, tile.load(target), strict=True)], target
+                )
             return context.get_dummy_value()
 
         return types.void(*kinds), generate
@@ -131,7 +141,9 @@ class _Tile:
             return [self.builder.load(pointer, align=self.align) for pointer in self._pointers(start)]
         kinds = [self.vector.as_pointer(), _WORD, self.mask.type, self.vector]
         load = self._function(f"llvm.masked.load.{self.suffix}.p0", self.vector, kinds)
-        return [self.builder.call(load, [p, _WORD(self.align), self.mask, zero]) for p in self._pointers(start)]
+        return [
+            self.builder.call(load, [p, _WORD(self.align), self.mask, zero]) for p in self._pointers(start)
+        ]
 
     def store(self, values: list[Any], start: Any) -> None:
         kinds = [self.vector, self.vector.as_pointer(), _WORD]
@@ -144,7 +156,9 @@ class _Tile:
                 self.builder.call(store, [value, pointer, _WORD(self.align), self.mask])
 
     def fma(self, u: Any, v: Any, w: Any) -> Any:
-        return self.builder.call(self._function(f"llvm.fma.{self.suffix}", self.vector, [self.vector] * 3), [u, v, w])
+        return self.builder.call(
+            self._function(f"llvm.fma.{self.suffix}", self.vector, [self.vector] * 3), [u, v, w]
+        )
 
     def _pointers(self, start: Any) -> list[Any]:
         offsets = (self.builder.gep(start, [_INT(part * self.lanes)]) for part in range(self.num_vectors))
@@ -153,7 +167,9 @@ class _Tile:
     def _spread(self, value: Any, kind: Any) -> Any:
         undefined = ir.Constant(kind, ir.Undefined)
         one = self.builder.insert_element(undefined, value, _WORD(0))
-        return self.builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_WORD, kind.count), None))
+        return self.builder.shuffle_vector(
+            one, undefined, ir.Constant(ir.VectorType(_WORD, kind.count), None)
+        )
 
     def _function(self, name: str, result: Any, arguments: list[Any]) -> Callable[..., Any]:
         kind = ir.FunctionType(result, arguments)
