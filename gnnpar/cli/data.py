@@ -69,17 +69,17 @@ def _list(overrides: list[str], own: dict[str, str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None)
+    table = Table(box=None, expand=True)
     table.add_column("name", no_wrap=True)
     table.add_column("on disk")
     for column in ("vertices", "edges", "features", "classes"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what", no_wrap=True, overflow="ellipsis")
+    table.add_column("what", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in rows:
         numbers = (row[f"num_{key}"] for key in ("nodes", "edges", "features", "classes"))
-        cells = (f"{number:,}" if number else "" for number in numbers)
+        cells = (_short(number) for number in numbers)
         table.add_row(row["name"], "yes" if row["on_disk"] else "", *cells, row["title"])
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
     return 0
 
 
@@ -152,6 +152,14 @@ def _fetch(overrides: list[str], own: dict[str, str]) -> int:
         )
     print(f"{card.name}: in {folder}")
     return 0
+
+
+def _short(number: int | None) -> str:
+    """Three digits and a power of thousand: 2.32M."""
+    if number is None or number < 10_000:
+        return f"{number or ''}"
+    power = (len(str(number)) - 1) // 3
+    return f"{number / 1000**power:.3g}{' KMG'[power]}"
 
 
 def _dataset(overrides: list[str], command: str) -> DatasetConfig:
