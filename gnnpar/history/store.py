@@ -39,11 +39,15 @@ class CutStore:
 
     def write(self, start: int, x: Tensor, offset: int, scale: Tensor | None = None) -> None:
         """Store `x` `[n, *tail]` times `scale` `[n]` as vertices `start` onwards, in the copy at `offset`."""
+        self.allocate(x)
+        at = offset + start
+        kernels.scale_rows(x.flatten(1), scale, self.buffer[at : at + x.shape[0]])
+
+    def allocate(self, x: Tensor) -> None:
+        """Make room for rows like those of `x` `[n, *tail]`, once."""
         if self._buffer is None:
             self.tail = tuple(x.shape[1:])
             self._buffer = x.new_zeros(self.copies * self.num_rows, math.prod(self.tail))
-        at = offset + start
-        kernels.scale_rows(x.flatten(1), scale, self._buffer[at : at + x.shape[0]])
 
     def new_copy(self) -> Tensor:
         """A tensor `[N, K]` of the same kind, unset."""

@@ -18,6 +18,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from gnnpar.graph.block import Block
+from gnnpar.model.fused import Fused
 from gnnpar.model.norm import BatchNorm
 from gnnpar.model.rows import Rows
 
@@ -82,3 +83,10 @@ class Layer(nn.Module):
     def after(self, z: Tensor, h: Tensor, carries: Carries, rows: Rows) -> Tensor | tuple[Tensor, Carries]:
         """Aggregated rows `[n, K]` and, where `reads_input`, the layer's input `[n, H]` → `[n, H']`."""
         return z
+
+    def fused_with(self, ahead: Layer) -> Fused | None:
+        """`after` of this layer and `before` of the one ahead as one hand-differentiated step, where there is one.
+
+        Both layers aggregate by `Pull`.
+        """
+        return None

@@ -61,6 +61,7 @@ class PullAggregation:
         self.scales = scales
         self._z = z
         self._leaves: dict[Chunk, Tensor] = {}
+        self._shares: dict[float, Tensor] = {}
 
     @property
     def z(self) -> Tensor:
@@ -76,6 +77,17 @@ class PullAggregation:
         self.cut.write(chunk.start, x, reads.live, _slice(self.scales.c, chunk))
 
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
+        self._pull(chunk, reads)
+        return self.replay(chunk, rows, reads)
+
+    def forward_mixed(self, chunk: Chunk, reads: Reads, residual: Tensor, share: float) -> Tensor:
+        """(1 - share) · Z + share · residual, for steps that are differentiated by hand."""
+        self._pull(chunk, reads, residual=residual, a=1 - share, b=share)
+        return self._rows(chunk)
+
+    def _pull(
+        self, chunk: Chunk, reads: Reads, residual: Tensor | None = None, a: float = 1, b: float = 0
+    ) -> None:
         edges = reads.forward_edges
         own = reads.live - reads.forward_base + chunk.start
         kernels.pull(
@@ -86,11 +98,15 @@ class PullAggregation:
             weight=edges.weight,
             self_rows=own if self.scales.self_loops else None,
             scale=_slice(self.scales.r, chunk),
+            residual=residual,
+            a=a,
+            b=b,
         )
-        return self.replay(chunk, rows, reads)
 
     def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
-        leaf = self.cut.shaped(self._rows(chunk).detach()).requires_grad_(torch.is_grad_enabled())
+        # `.data` has a version counter of its own: D is written into other chunks' rows of this buffer while
+        # autograd still needs these.
+        leaf = self.cut.shaped(self._rows(chunk).data).requires_grad_(torch.is_grad_enabled())
         self._leaves[chunk] = leaf
         return leaf
 
@@ -101,6 +117,32 @@ class PullAggregation:
             rows.zero_()
         else:
             kernels.scale_rows(gradient.reshape(rows.shape), _slice(self.scales.r, chunk), rows)
+
+    def push_back_mixed(self, chunk: Chunk, gradient: Tensor, share: float) -> None:
+        """As `push_back`, given the gradient of what `forward_mixed` returned."""
+        if share not in self._shares:
+            r = self.scales.r
+            self._shares[share] = (
+                gradient.new_ones(self.cut.num_rows) * (1 - share) if r is None else r * (1 - share)
+            )
+        kernels.scale_rows(gradient, _slice(self._shares[share], chunk), self._rows(chunk))
+
+    def rows_to_write(self, chunk: Chunk, like: Tensor, reads: Reads) -> Tensor:
+        """Where the chunk's cut times c goes, `[n, K]`, for whoever writes it there directly."""
+        self.cut.allocate(like)
+        return self.stored_cut(chunk, reads)
+
+    def column_scale(self, chunk: Chunk) -> Tensor | None:
+        """c of the chunk's rows, `[n]`; None for ones."""
+        return _slice(self.scales.c, chunk)
+
+    def stored_z(self, chunk: Chunk) -> Tensor:
+        """What the chunk's forward pass left, `[n, K]`."""
+        return self._rows(chunk)
+
+    def stored_cut(self, chunk: Chunk, reads: Reads) -> Tensor:
+        """The chunk's rows of the live copy `[n, K]`, times c."""
+        return self.cut.buffer[reads.live + chunk.start : reads.live + chunk.stop]
 
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
         edges = reads.backward_edges

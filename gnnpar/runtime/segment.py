@@ -52,6 +52,11 @@ class Segment:
         return self.ahead is None or self.ahead[1].reads_input
 
     @property
+    def ends_row_by_row(self) -> bool:
+        """True where the last inner layer looks at rows one by one: those without a label may be left out."""
+        return bool(self.inner) and not self.inner[-1][1].chunk_dependent
+
+    @property
     def index_behind(self) -> int:
         assert self.behind is not None
         return self.behind[0]

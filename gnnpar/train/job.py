@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gnnpar.batch import ChunkedGraph, load_chunked, save_chunked
-from gnnpar.config.compose import from_yaml
+from gnnpar.config.files import from_yaml
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context
 from gnnpar.graph import Graph

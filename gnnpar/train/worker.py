@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from gnnpar.config.compose import from_yaml
+from gnnpar.config.files import from_yaml
 from gnnpar.dist import Context
 from gnnpar.train.job import Job, run_rank
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnnpar.model.fused import Fused, ResidualLinearReluDropout
 from gnnpar.model.layer import Carries, Layer, Pull
 from gnnpar.model.rows import Rows
 
@@ -46,6 +47,11 @@ class GCNII(Layer):
     def after(self, z: Tensor, h: Tensor, carries: Carries, rows: Rows) -> Tensor:
         z = torch.lerp(z, carries["h0"], self.alpha)
         return F.relu(torch.addmm(z, z, self.weight, beta=1 - self.beta, alpha=self.beta), inplace=True)
+
+    def fused_with(self, ahead: Layer) -> Fused | None:
+        if not isinstance(ahead, GCNII) or ahead.weight.shape != self.weight.shape:
+            return None
+        return ResidualLinearReluDropout(self.weight, self.beta, ahead.dropout, "h0", self.alpha)
 
     def extra_repr(self) -> str:
         return f"{len(self.weight)}, alpha={self.alpha}, beta={self.beta:.4f}, dropout={self.dropout}"

@@ -1,0 +1,176 @@
+"""`Passage`: one segment with the aggregations on both sides of it, forward and backward over one chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gnnpar.batch import Chunk
+from gnnpar.history import Reads
+from gnnpar.model.fused import Fused
+from gnnpar.runtime.aggregation import Aggregation, PullAggregation
+from gnnpar.runtime.segment import RowsOf, Segment, State
+from gnnpar.runtime.targets import Targets
+
+__all__ = ["AutogradPassage", "FusedPassage", "Part", "Passage"]
+
+
+@dataclass(slots=True)
+class Part:
+    """A passage over one chunk, from forward to backward.
+
+    Attributes:
+        entered: the leaves it started from.
+        left: what it made; a tensor that is one of `entered` passed through.
+        cut, loss: X for the aggregation ahead, or the chunk's share of the loss.
+    """
+
+    entered: State
+    left: State | None = None
+    cut: Tensor | None = None
+    loss: Tensor | None = None
+
+
+class Passage(Protocol):
+    """What a stage runs between two aggregations."""
+
+    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
+        """Aggregate behind, run the segment, store the cut for the aggregation ahead.
+
+        Args:
+            keep: False where the backward pass computes the segment again, so nothing need be kept.
+        """
+
+    def backward(
+        self,
+        chunk: Chunk,
+        part: Part,
+        cut_gradient: Tensor | None,
+        following: State,
+        reads: Reads,
+        rows_of: RowsOf,
+    ) -> None:
+        """Leave gradients in `part.entered`'s leaves, in the parameters, and D with the aggregation behind.
+
+        Args:
+            cut_gradient: ∂X `[n, K]`, where an aggregation is ahead.
+            following: the leaves that came after `part.left`, with their gradients.
+        """
+
+
+@dataclass(frozen=True)
+class AutogradPassage:
+    """Any segment: autograd differentiates it, on its own.
+
+    Attributes:
+        behind, ahead: aggregations, None at the ends of a stage.
+        targets: where the passage ends the last stage.
+    """
+
+    segment: Segment
+    behind: Aggregation | None
+    ahead: Aggregation | None
+    targets: Targets | None
+
+    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
+        part = Part(entered)
+        with torch.set_grad_enabled(keep):
+            self._run(part, chunk, reads, rows_of, again=False)
+        if self.ahead is not None:
+            assert part.cut is not None
+            self.ahead.write(chunk, part.cut.detach(), reads)
+        return part
+
+    def backward(
+        self,
+        chunk: Chunk,
+        part: Part,
+        cut_gradient: Tensor | None,
+        following: State,
+        reads: Reads,
+        rows_of: RowsOf,
+    ) -> None:
+        if part.left is None:
+            self._run(part, chunk, reads, rows_of, again=True)
+        if part.loss is not None:
+            _differentiate([part.loss], [torch.ones_like(part.loss)])
+        else:
+            _differentiate(*_gradients(part, cut_gradient, following))
+        if self.behind is not None:
+            self.behind.push_back(chunk, reads)
+
+    def _run(self, part: Part, chunk: Chunk, reads: Reads, rows_of: RowsOf, again: bool) -> None:
+        z = None
+        if self.behind is not None:
+            aggregate = self.behind.replay if again else self.behind.forward
+            z = aggregate(chunk, rows_of(self.segment.index_behind), reads)
+        if self.targets is None:
+            part.cut, part.left = self.segment.run(z, part.entered, rows_of)
+            return
+        rows = self.targets.rows(chunk)
+        selects = self.segment.ends_row_by_row
+        _, part.left = self.segment.run(z, part.entered, rows_of, rows if selects else None)
+        assert part.left.h is not None
+        part.loss = self.targets.loss(part.left.h if selects else part.left.h[rows], chunk)
+
+
+@dataclass(frozen=True)
+class FusedPassage:
+    """A segment that two neighbouring layers know how to run, and to differentiate, in a few passes."""
+
+    fused: Fused
+    index_ahead: int
+    behind: PullAggregation
+    ahead: PullAggregation
+
+    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
+        residual = entered.carries[self.fused.residual].detach()
+        z = self.behind.forward_mixed(chunk, reads, residual, self.fused.share)
+        out = self.ahead.rows_to_write(chunk, z, reads)
+        self.fused.forward(z, rows_of(self.index_ahead), self.ahead.column_scale(chunk), out)
+        return Part(entered, State(None, entered.carries))
+
+    def backward(
+        self,
+        chunk: Chunk,
+        part: Part,
+        cut_gradient: Tensor | None,
+        following: State,
+        reads: Reads,
+        rows_of: RowsOf,
+    ) -> None:
+        assert cut_gradient is not None
+        z, out = self.behind.stored_z(chunk), self.ahead.stored_cut(chunk, reads)
+        gradient = self.fused.backward(cut_gradient, out, z)
+        residual = part.entered.carries[self.fused.residual]
+        if residual.grad is None:
+            residual.grad = gradient * self.fused.share
+        else:
+            residual.grad.add_(gradient, alpha=self.fused.share)
+        self.behind.push_back_mixed(chunk, gradient, self.fused.share)
+
+
+def _gradients(
+    part: Part, cut_gradient: Tensor | None, following: State
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What a segment made, and the gradients that came back for it."""
+    assert part.left is not None
+    made = [(part.cut, cut_gradient)]
+    if following.h is not None:
+        made.append((part.left.h, following.h.grad))
+    for name, tensor in part.left.carries.items():
+        # A carry that passed through is the same leaf before and after: its gradient is already there.
+        if tensor is not part.entered.carries.get(name) and name in following.carries:
+            made.append((tensor, following.carries[name].grad))
+    pairs = [(tensor, gradient) for tensor, gradient in made if tensor is not None and gradient is not None]
+    return [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
+
+
+def _differentiate(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
+    if pairs:
+        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
