@@ -1,4 +1,4 @@
-"""Kernels: aggregation, keyed dropout, sparse encoders. CPU loops compiled by numba; plain torch everywhere else.
+"""Kernels: aggregation, keyed dropout, sparse encoders. CPU loops compiled by numba; torch everywhere else.
 
 Every function takes `backend`, None being the fastest there is: see `Backend`. Threads: those of torch,
 `torch.get_num_threads()`; no result depends on their number.

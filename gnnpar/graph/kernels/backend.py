@@ -59,7 +59,7 @@ def index(indices: Tensor) -> Any:
 
 
 def vector(tensor: Tensor | None, dtype: torch.dtype, size: int) -> int:
-    """Address of a dense vector after checking what it is; 0 for None. The tensor must outlive the address."""
+    """Address of a dense vector after checking what it is; 0 for None. The tensor must outlive it."""
     if tensor is None:
         return 0
     if tensor.dtype != dtype or tensor.shape != (size,) or not tensor.is_contiguous() or tensor.is_cuda:
@@ -92,7 +92,7 @@ def blocks(num_rows: int, size: int) -> list[int]:
 
 
 def edge_blocks(indptr: Tensor, width: int) -> list[int]:
-    """As `blocks`, with equal numbers of edges, `width` numbers each: rows of real graphs are far from equal."""
+    """As `blocks`, of equal numbers of edges, `width` numbers each: rows of real graphs are not alike."""
     num_rows = indptr.numel() - 1
     if torch.get_num_threads() == 1:
         return [0, num_rows]

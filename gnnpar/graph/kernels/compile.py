@@ -1,7 +1,8 @@
 """Compilation of loops with numba: lazily, without the interpreter lock, and cached per user.
 
-The cache lies in `$NUMBA_CACHE_DIR` where that is set, else in the user's cache folder, in a folder named after
-the sources of the loops: numba notices a change of the file that holds a function, but not of one it calls into.
+The cache lies in `$NUMBA_CACHE_DIR` where that is set, else in the user's cache folder, in a folder named
+after the sources of the loops: numba notices a change of the file that holds a function, but not of one that
+it calls into.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ def jit(function: Callable[..., Any]) -> Any:
     """Compile for every combination of argument types on its first call. Imports numba."""
     import numba
 
-    shared = numba.config.CACHE_DIR
-    # Where the cache lies is settled while the dispatcher is built; other users of numba keep their own place.
-    numba.config.CACHE_DIR = shared or str(_cache_folder())
+    config: Any = numba.config
+    shared = config.CACHE_DIR
+    # The place is settled while the dispatcher is built; other users of numba keep theirs.
+    config.CACHE_DIR = shared or str(_cache_folder())
     try:
         return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
     finally:
-        numba.config.CACHE_DIR = shared
+        config.CACHE_DIR = shared
 
 
 class Kernel:

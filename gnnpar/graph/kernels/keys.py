@@ -1,14 +1,14 @@
-"""Which entries dropout keeps: a counter-based hash, so that a mask follows from what it masks and nothing else.
+"""Which entries dropout keeps: a counter-based hash, so that a mask follows from what it masks alone.
 
 The definition, in 32-bit arithmetic (products and sums modulo 2^32, `>>` shifts zeros in):
 
     (k0, k1) = two words of (seed, step, layer, site)                  once per call, `DropoutKey.words`
-    (r0, r1) = mix(mix(low ^ k0) + high), mix(mix(low + k1) ^ high)    once per row; low, high: halves of its id
+    (r0, r1) = mix(mix(low ^ k0) + high), mix(mix(low + k1) ^ high)    once per row; low, high: its id
     h = r0 ^ column * GOLDEN;  h = (h ^ h >> 16) * M1 ^ r1;  h = (h ^ h >> 15) * M2      once per entry
     kept where h >= round(p * 2^32)
 
-with mix(x): x = (x ^ x >> 16) * M1; x = (x ^ x >> 15) * M2; x ^ x >> 16. The multipliers are those of Wellons'
-`lowbias32`. An entry is keyed by 64 bits of row state, so that no two of a graph's rows share their masks.
+with mix(x): x = (x ^ x >> 16) * M1; x = (x ^ x >> 15) * M2; x ^ x >> 16. The multipliers are
+those of Wellons' `lowbias32`. 64 bits of state a row keep any two rows of a graph from sharing their masks.
 For an edge, the row words of the destination take the place of (k0, k1) and the source that of the vertex.
 """
 

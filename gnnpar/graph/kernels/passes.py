@@ -1,7 +1,7 @@
 """Elementwise passes over rows without autograd, written straight into a caller's rows.
 
-For segments that are differentiated by hand: mask, activation and row scale at once; `out` may be any rows of a
-larger buffer, or the input itself, and is returned. Threads: `torch.get_num_threads()`.
+For segments that are differentiated by hand: mask, activation and row scale at once; `out` may be any rows of
+a larger buffer, or the input itself, and is returned. Threads: `torch.get_num_threads()`.
 
 Shapes: x, grad, y, out `[n, H]`; ids `[n]` int64 original vertex ids; scale `[n]`.
 """
@@ -44,7 +44,10 @@ def relu_dropout_scaled(
     *,
     backend: Backend | None = None,
 ) -> Tensor:
-    """out[i] = scale[i] · relu(x[i]) / (1 - p) where kept, else 0. No key: no dropout. Scales are not negative."""
+    """out[i] = scale[i] · relu(x[i]) / (1 - p) where kept, else 0.
+
+    No key: no dropout. No scale may be negative.
+    """
     if key is None:
         p = 0.0
     low = threshold(p)
@@ -64,9 +67,9 @@ def relu_dropout_scaled(
 def relu_dropout_backward(
     grad: Tensor, y: Tensor, p: float, scale: Tensor | None, out: Tensor, *, backend: Backend | None = None
 ) -> Tensor:
-    """Gradient of `relu_dropout_scaled`, from its result y: out[i] = scale[i] · grad[i] / (1 - p) where y[i] > 0.
+    """Gradient of `relu_dropout_scaled`: out[i] = scale[i] · grad[i] / (1 - p) where y[i] > 0, else 0.
 
-    Without dropout, p = 0.
+    y is the result of `relu_dropout_scaled`; p = 0 where that had no key.
     """
     if choose(backend, y) == "torch":
         with torch.no_grad():

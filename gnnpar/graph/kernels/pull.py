@@ -1,4 +1,4 @@
-"""`pull`: sum of neighbours' rows with its scale and residual, the aggregation of every fixed linear operator."""
+"""`pull`: sum of neighbours' rows, scaled, plus a residual: the aggregation of fixed linear operators."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def pull(
     with e from `indptr[i]` to `indptr[i + 1]`; what is None is left out.
 
     Args:
-        indptr: `[R + 1]` int64 positions in `indices` and `weight`; a slice of a longer indptr serves as it is.
+        indptr: `[R + 1]` int64 positions in `indices` and `weight`; may be a slice of a longer one.
         indices: `[E]` int32 or int64 rows of x. weight: `[E]`.
         x: `[M, K]`. residual, out: `[R, K]`. Views of rows or columns of larger matrices are fine;
-            `out` must not overlap `x`.
+            `out` may be `residual`, but must not overlap x.
         self_rows: row of x that belongs to row 0, where every row reads itself too.
         scale: `[R]`.
 

@@ -34,7 +34,7 @@ def sparse_linear(
     *,
     backend: Backend | None = None,
 ) -> Tensor:
-    """`dropout(x) @ weight` `[n, H]`, the mask being that of `dropout` on the dense matrix; no key: no dropout.
+    """`dropout(x) @ weight` `[n, H]`, with the mask of `dropout` on the dense matrix; no key: no dropout.
 
     Differentiable in weight `[F, H]` only.
 

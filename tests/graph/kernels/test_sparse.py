@@ -60,7 +60,7 @@ def test_chunks_add_up_to_the_whole(backend, key):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_threads_change_no_bit(backend, threads):
-    x, dense = make_sparse(num_rows=800, num_columns=50, dtype=torch.float32)
+    x, _ = make_sparse(num_rows=800, num_columns=50, dtype=torch.float32)
     weight = torch.randn(50, 37, requires_grad=True)
     grad = torch.randn(800, 37)
     results = []

@@ -39,8 +39,8 @@ def drop_rows(
 
 @jit
 def relu_drop_rows(
-    first: Any, last: Any, x: Any, x_stride: Any, ids: Any, k0: Any, k1: Any, low: Any, factor: Any, scale: Any,
-    out: Any, out_stride: Any, width: Any,
+    first: Any, last: Any, x: Any, x_stride: Any, ids: Any, k0: Any, k1: Any, low: Any, factor: Any,
+    scale: Any, out: Any, out_stride: Any, width: Any,
 ) -> None:  # fmt: skip
     """out = scale[row] · x · factor where kept and positive, else 0 (a NaN that is kept stays NaN)."""
     vertices, scales = span(ids, last, np.int64(0)), span(scale, last, factor)

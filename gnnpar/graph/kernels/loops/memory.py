@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, types
-from numba.extending import intrinsic
+import numba
 
 from gnnpar.graph.kernels.compile import jit
+from gnnpar.graph.kernels.loops.vector import intrinsic, types
 
 __all__ = ["size_of", "span"]
 
+carray: Any = numba.carray  # type: ignore[attr-defined]
+
 
 @intrinsic
-def _pointer(typing_context, address, like):  # type: ignore[no-untyped-def]
+def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
 
@@ -25,7 +27,7 @@ def _pointer(typing_context, address, like):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def size_of(typing_context, like):  # type: ignore[no-untyped-def]
+def size_of(typing_context: Any, like: Any) -> Any:
     """Bytes of a number."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Sums over the neighbours of rows, and their transpose. Arguments as `gnnpar.graph.kernels.loops.vector` has them."""
+"""Sums over the neighbours of rows, and their transpose, tile by tile (`gnnpar.graph.kernels.loops.vector`).
+
+Matrices come as address and row stride. Address 0: not given.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ _scatter_4, _scatter_1, _scatter_rest = scatter_tile(4), scatter_tile(1), scatte
 
 @jit
 def pull_rows(
-    first: Any, last: Any, indptr: Any, indices: Any, index: Any, weight: Any, x: Any, x_stride: Any, self_rows: Any,
-    scale: Any, residual: Any, residual_stride: Any, a: Any, b: Any, out: Any, out_stride: Any, width: Any,
+    first: Any, last: Any, indptr: Any, indices: Any, index: Any, weight: Any, x: Any, x_stride: Any,
+    self_rows: Any, scale: Any, residual: Any, residual_stride: Any, a: Any, b: Any,
+    out: Any, out_stride: Any, width: Any,
 ) -> None:  # fmt: skip
-    """`gnnpar.graph.kernels.pull` for the rows `first:last`. Address 0: not given; `self_rows` < 0: none."""
+    """`gnnpar.graph.kernels.pull` for the rows `first:last`. No `self_rows`: negative; no weight: None."""
     size = size_of(a)
     lanes = LANE_BYTES // size
     ends = span(indptr, last + 1, np.int64(0))
@@ -33,33 +37,24 @@ def pull_rows(
         factor = a * scales[row] if scale != 0 else a
         target, source = out + row * out_stride * size, x
         extra = residual + row * residual_stride * size if residual != 0 else residual
+        edges = (x_stride, indices, index, begin, end, weight, me, factor, b)
         left = width
         while left > 0:
             if left >= 8 * lanes:
                 done = 8 * lanes
-                _gather_8(
-                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
-                )
+                _gather_8((left, target, source, extra), edges)
             elif left >= 4 * lanes:
                 done = 4 * lanes
-                _gather_4(
-                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
-                )
+                _gather_4((left, target, source, extra), edges)
             elif left >= 2 * lanes:
                 done = 2 * lanes
-                _gather_2(
-                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
-                )
+                _gather_2((left, target, source, extra), edges)
             elif left >= lanes:
                 done = lanes
-                _gather_1(
-                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
-                )
+                _gather_1((left, target, source, extra), edges)
             else:
                 done = left
-                _gather_rest(
-                    left, target, source, x_stride, indices, index, begin, end, weight, me, factor, extra, b
-                )
+                _gather_rest((left, target, source, extra), edges)
             left -= done
             target += done * size
             source += done * size
@@ -68,8 +63,8 @@ def pull_rows(
 
 @jit
 def scatter_columns(
-    first: Any, last: Any, num_rows: Any, indptr: Any, indices: Any, index: Any, weight: Any, x: Any, x_stride: Any,
-    like: Any, out: Any, out_stride: Any,
+    first: Any, last: Any, num_rows: Any, indptr: Any, indices: Any, index: Any, weight: Any,
+    x: Any, x_stride: Any, like: Any, out: Any, out_stride: Any,
 ) -> None:  # fmt: skip
     """out[indices[e], first:last] += weight[e] · x[row of e, first:last], in the order of edges."""
     size = size_of(like)
@@ -78,17 +73,18 @@ def scatter_columns(
     for row in range(num_rows):
         begin, end = ends[row], ends[row + 1]
         target, source = out + first * size, x + (row * x_stride + first) * size
+        edges = (out_stride, indices, index, begin, end, weight, like)
         left = last - first
         while left > 0:
             if left >= 4 * lanes:
                 done = 4 * lanes
-                _scatter_4(left, target, out_stride, source, indices, index, begin, end, weight, like)
+                _scatter_4((left, target, source), edges)
             elif left >= lanes:
                 done = lanes
-                _scatter_1(left, target, out_stride, source, indices, index, begin, end, weight, like)
+                _scatter_1((left, target, source), edges)
             else:
                 done = left
-                _scatter_rest(left, target, out_stride, source, indices, index, begin, end, weight, like)
+                _scatter_rest((left, target, source), edges)
             left -= done
             target += done * size
             source += done * size

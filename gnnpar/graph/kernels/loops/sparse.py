@@ -15,8 +15,8 @@ __all__ = ["drop_nonzeros"]
 
 @jit
 def drop_nonzeros(
-    num_rows: Any, indptr: Any, indices: Any, index: Any, values: Any, ids: Any, k0: Any, k1: Any, low: Any, factor: Any,
-    kept_indptr: Any, kept_indices: Any, kept_values: Any,
+    num_rows: Any, indptr: Any, indices: Any, index: Any, values: Any, ids: Any,
+    k0: Any, k1: Any, low: Any, factor: Any, kept_indptr: Any, kept_indices: Any, kept_values: Any,
 ) -> Any:  # fmt: skip
     """Write the CSR of what is kept, values times `factor`; return its number of non-zeros."""
     ends, vertices = span(indptr, num_rows + 1, np.int64(0)), span(ids, num_rows, np.int64(0))
