@@ -83,7 +83,7 @@ class DenseReference:
         tapes = [self.forward(own, position <= i) for i, own in enumerate(slots)]
         self.d_cuts = {k: torch.zeros_like(x) for k, x in self.cuts.items()}
         for i in reversed(range(len(slots))):
-            scale = (position == i).double() + h.gamma * (position < i)
+            scale = (position == i).double() + h.gamma * (position < i).double()
             self.backward(slots[i], position <= i, scale[:, None], *tapes[i])
         for name, p in self.params.items():
             p.grad = self.gradient[name]

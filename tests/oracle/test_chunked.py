@@ -41,7 +41,7 @@ OTHERS = [
     *(chunked("gcnii", mode=mode, warmup=2) for mode in ("latest", "drop")),
     chunked("gcnii", mode="snapshot", period=1),
     chunked("gcnii", shuffle=False),
-    chunked("gcnii", gamma=0.7),
+    *(chunked(layer, gamma=0.7) for layer in ("gcnii", "gat")),
     chunked("gcnii", stages=4, chunks=5),
     chunked("gcnii", stages=3, split=(1, 2, 1)),
 ]

@@ -121,7 +121,7 @@ def test_one_chunk_is_full_batch_without_any_layer_code(independent, directed):
         close(step.gradients, gradients)
 
 
-@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("gamma", [0.0, 0.7, 1.0, 2.0])
 @pytest.mark.parametrize("mode", ["latest", "snapshot", "drop"])
 @pytest.mark.parametrize("name", ["gcnii", "sage", "gat", "gen"])
 def test_the_recursion_is_autograd_with_scaled_cross_chunk_edges(name, mode, gamma):
