@@ -17,7 +17,7 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context
 from gnnpar.graph import Graph
 from gnnpar.model import LayerStack, build_model
-from gnnpar.train.loop import train_loop
+from gnnpar.train.loop import Epoch, train_loop
 from gnnpar.train.sinks import open_sinks
 from gnnpar.train.trainer import Trainer
 
@@ -77,8 +77,13 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     config, chunked, model = job.read()
     trainer = Trainer(model, chunked, config, context)
     sinks = open_sinks(config, job.run_dir) if context.is_first else []
+
+    def log(epoch: Epoch) -> None:
+        for sink in sinks:
+            sink.epoch(epoch)
+
     try:
-        outcome = train_loop(trainer, config, lambda epoch: [sink.epoch(epoch) for sink in sinks])
+        outcome = train_loop(trainer, config, log)
     finally:
         for sink in sinks:
             sink.close()

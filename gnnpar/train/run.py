@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,19 @@ from torch import Tensor
 from gnnpar.batch import ChunkedGraph
 from gnnpar.config.compose import compose
 from gnnpar.config.schema import RunConfig
+from gnnpar.data.home import data_home
+from gnnpar.dist import Context
 from gnnpar.dist.context import check_device
-from gnnpar.errors import Faults
+from gnnpar.dist.launched import Membership, under_launcher
+from gnnpar.errors import Faults, InputError
 from gnnpar.graph import Graph, validate
 from gnnpar.model import LayerStack
-from gnnpar.partition import degree_cost, partition_graph
+from gnnpar.partition import partition_from_config, report
 from gnnpar.plan import stage_faults
-from gnnpar.train.job import Job, make_model
+from gnnpar.train.job import Job, make_model, run_rank
+from gnnpar.train.rundir import create_run_dir
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["RunResult", "fit", "prepare", "run"]
 
@@ -69,6 +76,8 @@ def run(config: RunConfig, command: Sequence[str] = ()) -> RunResult:
     """
     from gnnpar.data import load
 
+    if under_launcher():
+        return run_as_rank(config, command)
     return launch(config, load(config.dataset), None, command)
 
 
@@ -114,32 +123,73 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
             f"batch.num_chunks: {config.batch.num_chunks} chunks, but the graph has only "
             f"{graph.num_nodes} vertices"
         )
+    if config.train.metric == "rocauc" and not graph.multi_label and graph.num_classes > 2:
+        faults.add(
+            f"train.metric: rocauc needs two classes or multi-label targets; {graph.name} has "
+            f"{graph.num_classes} classes, so use accuracy"
+        )
     faults.raise_if_any()
     faults.extend(network.check(graph))
     faults.raise_if_any()
-    cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
-    partition = partition_graph(
-        graph,
-        config.batch.num_chunks,
-        method=config.partition.method,
-        seed=config.partition.seed,
-        vertex_cost=cost,
-        inner_order=config.partition.inner_order,
-    )
+    cache = data_home() / "partitions"
+    partition = partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
+    logger.info("%s", report(graph, partition).summary())
     return ChunkedGraph.build(graph, partition)
 
 
 def launch(config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str]) -> RunResult:
     """Prepare, start one process per stage, wait, and read the result."""
     from gnnpar.dist.launch import launch_workers
-    from gnnpar.train.rundir import create_run_dir
 
-    chunked = prepare(config, graph, model)
-    run_dir = create_run_dir(config, command)
-    job = Job(run_dir)
+    job = write_job(config, graph, model, command)
     try:
-        job.write(chunked, model)
-        launch_workers(run_dir, config.parallel.stages, config.launch)
+        launch_workers(job.run_dir, config.parallel.stages, config.launch)
     finally:
         job.remove()
-    return RunResult.read(run_dir)
+    return RunResult.read(job.run_dir)
+
+
+def write_job(config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str]) -> Job:
+    """Everything that precedes the first process; nothing is written where something is at fault."""
+    chunked = prepare(config, graph, model)
+    job = Job(create_run_dir(config, command))
+    job.write(chunked, model)
+    return job
+
+
+def run_as_rank(config: RunConfig, command: Sequence[str]) -> RunResult:
+    """This process is a rank already, of torchrun or srun: rank 0 prepares, all run, rank 0 writes.
+
+    The hosts must share the run directory and the dataset's folder.
+    """
+    member = Membership.join(config.launch.timeout_s)
+    if member.world_size != config.parallel.stages:
+        raise InputError(
+            "config",
+            [
+                f"parallel.stages: {config.parallel.stages} stages need as many processes, but the launcher "
+                f"started {member.world_size}; set parallel.stages={member.world_size}"
+            ],
+        )
+
+    def prepared() -> str:
+        from gnnpar.data import load
+
+        return str(write_job(config, load(config.dataset), None, command).run_dir)
+
+    job = Job(Path(member.share(prepared, "preparing the run")))
+    context = Context.join(
+        member.rank,
+        member.world_size,
+        device=config.device,
+        timeout_s=config.launch.timeout_s,
+        store=member.store,
+    )
+    try:
+        run_rank(job, context)
+        context.barrier("finishing")
+    finally:
+        context.close()
+    if context.is_first:
+        job.remove()
+    return RunResult.read(job.run_dir)
