@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,10 @@ def write_graph(raw: RawGraph, recipe: Recipe, writer: StoreWriter) -> None:
     for name, mask in raw.masks.items():
         writer.put(name, mask.numpy())
     features = "given" if given and raw.x is not None else _made_kind(raw, recipe)
-    writer.meta.update(name=raw.name, num_classes=num_classes, features=features)
+    writer.meta.update(name=raw.name, num_classes=num_classes, features=features, recipe=asdict(recipe))
 
 
-def read_graph(store: Store, *, split: int, name: str | None = None) -> Graph:
+def read_graph(store: Store, *, split: int) -> Graph:
     """The stored graph with the masks of one split. Everything but masks stays mapped, nothing is copied.
 
     Raises:
@@ -96,7 +96,7 @@ def read_graph(store: Store, *, split: int, name: str | None = None) -> Graph:
     """
     arrays = {key: torch.from_numpy(array) for key, array in store.arrays.items()}
     meta: dict[str, Any] = dict(store.meta)
-    name = name or meta["name"]
+    name = meta["name"]
     x: Tensor | SparseRows | None = arrays.get("x")
     if "x_indptr" in arrays:
         x = SparseRows(arrays["x_indptr"], arrays["x_indices"], arrays["x_values"], meta["num_features"])

@@ -36,7 +36,8 @@ def require_memory(num_bytes: int, what: str) -> None:
             what,
             [
                 f"needs about {num_bytes / 2**30:.1f} GiB of memory, {available / 2**30:.1f} GiB are free; "
-                "convert on a larger machine (gnnpar data convert) and copy the store, or free memory"
+                "free memory, or convert on a larger machine (gnnpar data convert), copy the store, and give "
+                "its folder as dataset.path"
             ],
         )
 

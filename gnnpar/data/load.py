@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnpar.data.convert import Recipe, read_graph, write_graph
 from gnnpar.data.sources import Source, find_source, fingerprint
-from gnnpar.data.store import FORMAT_VERSION, Store, StoreWriter, cached
+from gnnpar.data.store import FORMAT_VERSION, Store, StoreWriter, cached, is_store, open_store
 from gnnpar.errors import InputError
 from gnnpar.graph.graph import Graph
 
@@ -58,21 +59,22 @@ def load(dataset: DatasetConfig | str, *, home: Path | None = None, **changes: A
     """
     if isinstance(dataset, str):
         dataset = dataset_config(dataset, **changes)
-    source = find_source(dataset)
-    store = load_store(dataset, source=source, home=home)
-    if store.meta["features"] in ("degree", "random") and _features(dataset) == "auto":
+    store = load_store(dataset, home=home)
+    if store.meta["features"] == "degree" and _features(dataset) == "auto":
         log.warning(
             "dataset %s has no vertex features: using a one-hot of log2(degree). Choose with "
             "dataset.features=degree|random, or make it an error with dataset.features=given.",
-            source.name,
+            store.meta["name"],
         )
-    return read_graph(store, split=dataset.split, name=source.name)
+    return read_graph(store, split=dataset.split)
 
 
-def load_store(dataset: DatasetConfig, *, source: Source | None = None, home: Path | None = None) -> Store:
-    """The store behind `load`, converted if need be."""
-    found = source or find_source(dataset)
+def load_store(dataset: DatasetConfig, *, home: Path | None = None) -> Store:
+    """The store behind `load`, converted if need be; or the one that `dataset.path` names, copied here."""
     recipe = _recipe(dataset)
+    if dataset.path is not None and is_store(Path(dataset.path).expanduser()):
+        return _given_store(Path(dataset.path).expanduser(), recipe)
+    found = find_source(dataset)
 
     def build(writer: StoreWriter) -> None:
         log.info("converting dataset %s", found.name)
@@ -94,6 +96,19 @@ def store_key(dataset: DatasetConfig, source: Source) -> str:
     parts = [FORMAT_VERSION, source.name, repr(_recipe(dataset)), source.parameters, files]
     digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=6).hexdigest()
     return f"{source.name}-{digest}"
+
+
+def _given_store(folder: Path, recipe: Recipe) -> Store:
+    store = open_store(folder)
+    made = store.meta.get("recipe", {})
+    faults = [
+        f"was converted with dataset.{key}={made.get(key)}, not {value}"
+        for key, value in asdict(recipe).items()
+        if made.get(key) != value
+    ]
+    if faults:
+        raise InputError(f"store {folder}", faults)
+    return store
 
 
 def _features(dataset: DatasetConfig) -> str:

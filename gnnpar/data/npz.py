@@ -121,6 +121,8 @@ def _own(arrays: Arrays, name: str) -> RawGraph:
         raise InputError(
             f"dataset {name}", [f"edge_index: must be integers [2, E], is {edges.dtype} {edges.shape}"]
         )
+    if edges.dtype.kind == "u":
+        edges = edges.astype(np.int64)
     y = _labels(arrays["y"])
     num_nodes = int(arrays["num_nodes"]) if "num_nodes" in arrays else len(y)
     x: Tensor | SparseRows | None = None
@@ -128,6 +130,7 @@ def _own(arrays: Arrays, name: str) -> RawGraph:
         x = _sparse(arrays, "x_")
     elif "x" in arrays:
         x = _numbers(arrays["x"])
+        x = x.unsqueeze(1) if x.dim() == 1 else x
     return RawGraph(
         name,
         num_nodes,
@@ -188,11 +191,8 @@ def _numbers(values: npt.NDArray[Any]) -> Tensor:
 def _sparse(arrays: Arrays, prefix: str) -> SparseRows:
     indptr = torch.from_numpy(arrays[prefix + "indptr"].astype(np.int64))
     indices, values = arrays[prefix + "indices"], _numbers(arrays[prefix + "data"])
-    if (
-        int(indptr[-1]) != indices.size
-        or indices.size != len(values)
-        or bool((indptr[1:] < indptr[:-1]).any())
-    ):
+    rising = int(indptr[0]) == 0 and not bool((indptr[1:] < indptr[:-1]).any())
+    if not rising or int(indptr[-1]) != indices.size or indices.size != len(values):
         raise InputError(
             "sparse features", [f"{prefix}indptr, {prefix}indices and {prefix}data do not fit together"]
         )

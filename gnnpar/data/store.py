@@ -23,7 +23,7 @@ from gnnpar.data.home import data_home
 from gnnpar.data.lock import file_lock
 from gnnpar.errors import InputError
 
-__all__ = ["FORMAT_VERSION", "Store", "StoreWriter", "cached", "open_store"]
+__all__ = ["FORMAT_VERSION", "Store", "StoreWriter", "cached", "is_store", "open_store"]
 
 FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
@@ -116,6 +116,11 @@ def cached(
             [f"cannot be written: {error}; set GNNPAR_DATA to a folder with space that you own"],
         ) from error
     return open_store(folder)
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder claims to be a store."""
+    return (folder / _MANIFEST).is_file()
 
 
 def open_store(folder: Path, *, verify: bool | None = None) -> Store:

@@ -1,3 +1,6 @@
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -5,6 +8,7 @@ import torch
 
 from gnnpar import data
 from gnnpar.config.schema import DatasetConfig
+from gnnpar.data.load import load_store
 from gnnpar.errors import InputError
 from gnnpar.graph.features import SparseRows
 
@@ -120,6 +124,39 @@ def test_missing_features_become_degrees_with_a_warning(tmp_path, caplog):
     assert "has no vertex features" in caplog.text
 
 
+def test_features_can_be_chosen(tmp_path):
+    path = write(tmp_path, arrays())
+
+    def graph(features, **changes):
+        values = dataclasses.asdict(config(path, **changes)) | {"features": features}
+        return data.load(SimpleNamespace(**values))
+
+    assert graph("random", num_features=7).x.shape == (30, 7) and graph("given").num_features == 5
+    assert torch.equal(graph("random").x, graph("random").x)
+    assert not torch.equal(graph("random").x, graph("random", seed=1).x)
+    assert bool((graph("degree").x.to_dense().sum(1) == 1).all())
+    found = arrays()
+    del found["x"]
+    write(tmp_path, found)
+    with pytest.raises(InputError, match=r"dataset.features=degree .* or dataset.features=random"):
+        graph("given")
+
+
+def test_a_copied_store_is_read_without_its_source(tmp_path):
+    path = write(tmp_path, arrays())
+    graph = data.load(config(path, symmetrize=True, split=0))
+    store = load_store(config(path, symmetrize=True)).folder
+    copy = store.rename(tmp_path / "copy")
+    path.unlink()
+    again = data.load(config(copy, symmetrize=True))
+    assert again.fingerprint == graph.fingerprint and again.name == "graph"
+    with pytest.raises(InputError, match=r"converted with dataset.symmetrize=True, not False"):
+        data.load(config(copy))
+    (copy / "y.npy").write_bytes(b"")
+    with pytest.raises(InputError, match=r"y.npy: truncated"):
+        data.load(config(copy, symmetrize=True))
+
+
 def test_multi_label(tmp_path):
     y = np.random.default_rng(0).integers(0, 2, (30, 4)).astype(np.float32)
     y[3, 2] = np.nan
@@ -157,6 +194,8 @@ def test_every_fault_is_listed_at_once(tmp_path, own_home):
         (lambda f: f.update(edge_weight=np.full(120, np.inf)), "edge_weight: 120 values"),
         (lambda f: f.update(y=np.full(30, 0.5)), "must be integers"),
         (lambda f: f.update(edge_index=np.zeros((2, 3))), "must be integers"),
+        (lambda f: f.update(x=np.ones((9, 2))), "features: 9 rows for 30 vertices"),
+        (lambda f: f.update(num_nodes=10), "labels: 30 rows for 10 vertices"),
         (lambda f: f.pop("y"), "no array"),
         (lambda f: f.pop("val_mask"), "no array"),
         (lambda f: f.update(edge_index=np.array([None, {}], dtype=object)), "pickle"),
@@ -175,6 +214,36 @@ def test_row_normalisation_refuses_negative_features(tmp_path):
         found["x_data" if sparse else "x"][0] = -1
         with pytest.raises(InputError, match="needs features >= 0"):
             data.load(config(write(tmp_path, found), normalize="row"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f["x_indptr"].__setitem__(-1, 7),
+        lambda f: f["x_indptr"].__setitem__(0, 1),
+        lambda f: f["x_indptr"].__setitem__(3, 10_000),
+        lambda f: f.update(x_data=f["x_data"][:-1]),
+    ],
+)
+def test_faulty_sparse_features(tmp_path, change):
+    found = arrays(sparse=True)
+    change(found)
+    with pytest.raises(InputError, match="do not fit together"):
+        data.load(config(write(tmp_path, found)))
+
+
+def test_feature_columns_out_of_range_and_unsorted(tmp_path):
+    found = arrays(sparse=True)
+    found["x_indices"][0] = 5
+    with pytest.raises(InputError, match=r"feature column: 1 ids out of range 0..4"):
+        data.load(config(write(tmp_path, found)))
+    found = arrays(sparse=True)
+    plain = data.load(config(write(tmp_path, found))).x
+    for start, stop in zip(found["x_indptr"][:-1], found["x_indptr"][1:], strict=True):
+        for key in ("x_indices", "x_data"):
+            found[key][start:stop] = found[key][start:stop][::-1].copy()
+    again = data.load(config(write(tmp_path, found))).x
+    assert torch.equal(again.indices, plain.indices) and torch.equal(again.values, plain.values)
 
 
 @pytest.mark.parametrize("damage", ["half", "middle", "empty", "text"])
