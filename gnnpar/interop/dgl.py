@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -20,12 +22,22 @@ def import_dgl() -> Any:
     Raises:
         InputError: DGL is not installed.
     """
-    if "dgl" not in sys.modules:
-        sys.modules.setdefault("dgl.graphbolt", ModuleType("dgl.graphbolt"))
+    if "dgl" in sys.modules:
+        return sys.modules["dgl"]
+    sys.modules.setdefault("dgl.graphbolt", ModuleType("dgl.graphbolt"))
+    # Without a backend named, DGL asks for one on the screen and writes a file into the user's home.
+    unset = "DGLBACKEND" not in os.environ
     try:
-        return importlib.import_module("dgl")
+        if unset:
+            os.environ["DGLBACKEND"] = "pytorch"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("dgl")
     except ImportError as error:
         raise InputError("dgl", [f"cannot be imported ({error}); install gnnpar[dgl]"]) from error
+    finally:
+        if unset:
+            os.environ.pop("DGLBACKEND", None)
 
 
 def is_dgl_conv(module: nn.Module) -> bool:

@@ -118,15 +118,13 @@ class BatchNorm(Norm):
         return self.normalise(x, training=rows.training, recomputing=rows.recomputing)
 
     def normalise(self, x: Tensor, *, training: bool, recomputing: bool) -> Tensor:
-        if training and not recomputing and len(x):
-            with torch.no_grad():
-                variance, mean = torch.var_mean(x, dim=0, correction=0)
-                self._pending.append(_Moments(len(x), mean, variance * len(x)))
-        if not training:
+        if not training or not len(x):
             return nn.functional.batch_norm(
                 x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
             )
         variance, mean = torch.var_mean(x, dim=0, correction=0)
+        if not recomputing:
+            self._pending.append(_Moments(len(x), mean.detach(), variance.detach() * len(x)))
         return (x - mean) * (torch.rsqrt(variance + self.eps) * self.weight) + self.bias
 
     @torch.no_grad()

@@ -12,6 +12,8 @@ __all__ = ["NUM_VERTICES", "tiny_graph"]
 NUM_VERTICES = 12
 _FIXED = (1, 5)
 """Every vertex v hears v + 1 and v + 5 (modulo 12), some hear more; vertex 11 is heard by none."""
+_MORE = ((4, 2), (0, 6), (0, 9))
+"""They make the numbers of edges odd: modules that count edges off in groups give themselves away."""
 
 
 def tiny_graph(
@@ -33,7 +35,7 @@ def tiny_graph(
     n = NUM_VERTICES
     edges = [((v + k) % n, v) for v in range(n) for k in _FIXED]
     edges += [((v + 7) % n, v) for v in range(0, n, 3)] + [((v + 2) % n, v) for v in range(1, n, 4)]
-    edges = [(u, v) for u, v in edges if u != n - 1]
+    edges = [(u, v) for u, v in edges if u != n - 1] + list(_MORE)
     if self_loops:
         edges += [(v, v) for v in range(0, n, 4)]
     draw = torch.Generator().manual_seed(12)

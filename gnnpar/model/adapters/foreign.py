@@ -128,17 +128,19 @@ class Foreign(Layer):
         columns = torch.arange(silent, device=weight.device)
         into = columns.repeat_interleave((lacks_in != 0).long() if weighted else lacks_in.round().long())
         out_of = columns.repeat_interleave((lacks_out != 0).long() if weighted else lacks_out.round().long())
+        # A loop of its own, for modules that refuse vertices without in-edges.
+        loop = columns.new_full((1,), silent)
         edge_attr = view.edge_attr
         if edge_attr is not None:
-            num_new = into.numel() + out_of.numel()
+            num_new = into.numel() + out_of.numel() + 1
             edge_attr = torch.cat([edge_attr, edge_attr.new_zeros(num_new, *edge_attr.shape[1:])])
         return View(
             view.num_rows,
             silent + 1,
             False,
-            torch.cat([view.source, torch.full_like(into, silent), out_of]),
-            torch.cat([view.destination, into, torch.full_like(out_of, silent)]),
-            torch.cat([weight, lacks_in[into], lacks_out[out_of]]) if weighted else None,
+            torch.cat([view.source, torch.full_like(into, silent), out_of, loop]),
+            torch.cat([view.destination, into, torch.full_like(out_of, silent), loop]),
+            torch.cat([weight, lacks_in[into], lacks_out[out_of], weight.new_ones(1)]) if weighted else None,
             edge_attr,
         )
 

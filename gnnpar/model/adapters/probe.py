@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import traceback
+import warnings
 
 import torch
 from torch import Tensor
@@ -42,6 +44,13 @@ def settle(layer: Layer, cut: Tensor, graph: Graph) -> list[str]:
 
 def settle_foreign(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
     """Set `layer.strategy`, or say why there is none. The module itself is not run: a copy in float64 is."""
+    with warnings.catch_warnings():
+        # What a module has to say of 12 made-up vertices is of no use to the user.
+        warnings.simplefilter("ignore")
+        return _settle(layer, cut, graph)
+
+
+def _settle(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
     trial = copy.deepcopy(layer).double()
     x = cut.detach().double().requires_grad_()
     graph = graph.to_dtype(torch.float64)
@@ -134,8 +143,8 @@ def _reason(layer: Foreign, x: Tensor, graph: Graph, failed: dict[Strategy, str]
         )
     tried = "; ".join(f"{strategy}: {what}" for strategy, what in failed.items())
     return (
-        "reads one hop, but needs something of the neighbours that a part of the graph does not show, "
-        f"such as their own in-edges ({tried})"
+        "reads one hop, but needs something that a part of the graph does not show, such as the neighbours' "
+        f"own in-edges or the largest degree ({tried})"
     )
 
 
@@ -166,4 +175,8 @@ def _edgeless_dependence(layer: Foreign, x: Tensor, graph: Graph) -> Tensor:
 
 def _first_line(error: Exception) -> str:
     text = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if not text:
+        # A bare assert says nothing but its own line.
+        frames = traceback.extract_tb(error.__traceback__)
+        text = (frames[-1].line or "") if frames else ""
+    return f"{type(error).__name__}: {text}"

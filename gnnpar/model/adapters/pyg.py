@@ -30,6 +30,8 @@ class PyGConv(Foreign):
     def __init__(self, conv: nn.Module) -> None:
         parameters = inspect.signature(conv.forward).parameters
         faults = _signature_faults(parameters)
+        if "edge_type" in parameters and getattr(conv, "num_relations", 1) > 1:
+            faults.append("wants the type of every edge, which a Graph does not carry")
         if faults:
             raise InputError(type(conv).__name__, faults)
         super().__init__(conv)
