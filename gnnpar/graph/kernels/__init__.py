@@ -13,9 +13,11 @@ from gnnpar.graph.kernels.passes import (
     relu_dropout_backward,
     relu_dropout_scaled,
     scale_rows,
+    split_rows,
 )
 from gnnpar.graph.kernels.pull import pull
 from gnnpar.graph.kernels.sparse import drop_nonzeros, sparse_linear, sparse_linear_backward
+from gnnpar.graph.kernels.warm_up import warm_up
 
 __all__ = [
     "Backend",
@@ -32,4 +34,6 @@ __all__ = [
     "scale_rows",
     "sparse_linear",
     "sparse_linear_backward",
+    "split_rows",
+    "warm_up",
 ]

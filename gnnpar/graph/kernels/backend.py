@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ __all__ = [
 
 Backend = Literal["numba", "torch", "dgl"]
 """numba: compiled loops, CPU. torch: any device. dgl: `pull` only, CPU, where DGL is installed."""
+
+MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 _NUMBERS: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 _INDICES: dict[torch.dtype, Any] = {torch.int32: np.int32(0), torch.int64: np.int64(0)}
@@ -67,8 +69,10 @@ def vector(tensor: Tensor | None, dtype: torch.dtype, size: int) -> int:
     return tensor.data_ptr()
 
 
-def matrix(tensor: Tensor, dtype: torch.dtype, num_rows: int, width: int) -> tuple[int, int]:
-    """Address and row stride of a matrix with dense rows after checking what it is."""
+def matrix(tensor: Tensor | None, dtype: torch.dtype, num_rows: int, width: int) -> tuple[int, int]:
+    """Address and row stride of a matrix with dense rows after checking what it is; (0, 0) for None."""
+    if tensor is None:
+        return 0, 0
     if tensor.dtype != dtype or tensor.shape != (num_rows, width) or tensor.is_cuda or not _dense(tensor):
         raise ValueError(
             f"expected [{num_rows}, {width}] {dtype} with dense rows on the CPU, got {_describe(tensor)}"
@@ -76,9 +80,9 @@ def matrix(tensor: Tensor, dtype: torch.dtype, num_rows: int, width: int) -> tup
     return tensor.data_ptr(), tensor.stride(0)
 
 
-def dense_rows(matrix: Tensor) -> Tensor:
+def dense_rows(matrix: MaybeTensor) -> MaybeTensor:
     """The matrix itself where its rows are dense, else a copy."""
-    return matrix if _dense(matrix) else matrix.contiguous()
+    return matrix if matrix is None or _dense(matrix) else matrix.contiguous()
 
 
 def blocks(num_rows: int, size: int) -> list[int]:

@@ -16,7 +16,14 @@ from torch import Tensor
 from gnnpar.graph.kernels.backend import Backend, blocks, choose, dense_rows, matrix, number, run, vector
 from gnnpar.graph.kernels.keys import DropoutKey, edge_mask, keep_mask, threshold
 
-__all__ = ["drop", "edge_keep_mask", "relu_dropout_backward", "relu_dropout_scaled", "scale_rows"]
+__all__ = [
+    "drop",
+    "edge_keep_mask",
+    "relu_dropout_backward",
+    "relu_dropout_scaled",
+    "scale_rows",
+    "split_rows",
+]
 
 
 def drop(
@@ -92,6 +99,28 @@ def scale_rows(x: Tensor, scale: Tensor | None, out: Tensor, *, backend: Backend
 
     x = dense_rows(x)
     return _run(loop, out, *_matrix(x, out), vector(scale, x.dtype, x.shape[0]), number(x.dtype)(0))
+
+
+def split_rows(
+    x: Tensor,
+    scale: Tensor | None,
+    out: Tensor,
+    total: Tensor,
+    *,
+    a: float = 1.0,
+    b: float = 1.0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """out[i] = a · scale[i] · x[i] and total[i] += b · x[i]: a gradient for neighbours and residual."""
+    if choose(backend, x) == "torch":
+        with torch.no_grad():
+            total.add_(x, alpha=b)
+            return out.copy_(a * x if scale is None else (a * scale)[:, None] * x)
+    from gnnpar.graph.kernels.loops.dropout import split_rows as loop
+
+    x, kind = dense_rows(x), number(x.dtype)
+    scales = vector(scale, x.dtype, x.shape[0])
+    return _run(loop, out, *_matrix(x, out), scales, kind(a), kind(b), *_matrix(total, out))
 
 
 def edge_keep_mask(

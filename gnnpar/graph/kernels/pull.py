@@ -31,6 +31,7 @@ def pull(
     weight: Tensor | None = None,
     self_rows: int | None = None,
     scale: Tensor | None = None,
+    gate: Tensor | None = None,
     residual: Tensor | None = None,
     a: float = 1.0,
     b: float = 0.0,
@@ -38,7 +39,8 @@ def pull(
 ) -> Tensor:
     """Write into `out`, and return, for every row i (no autograd):
 
-        out[i] = a · scale[i] · (Σ_e weight[e] · x[indices[e]] + x[self_rows + i]) + b · residual[i]
+        out[i] = [gate[i] > 0] · a · scale[i] · s[i] + b · residual[i]
+        s[i] = Σ_e weight[e] · x[indices[e]] + x[self_rows + i]
 
     with e from `indptr[i]` to `indptr[i + 1]`; what is None is left out.
 
@@ -49,13 +51,15 @@ def pull(
             `out` may be `residual`, but must not overlap x.
         self_rows: row of x that belongs to row 0, where every row reads itself too.
         scale: `[R]`.
+        gate: `[R, K]`. Where the gradient of a sum meets that of a `relu_dropout_scaled` before it,
+            the result of that is the gate and a = 1 / (1 - p): the two are one pass.
 
     Threads: `torch.get_num_threads()`, each with its share of the edges; their number changes no bit.
     Cost: one gather of K numbers per edge, one write of `[R, K]`; nothing of size E × K.
     """
     chosen = choose(backend, x)
     if chosen == "numba":
-        return _numba(indptr, indices, x, out, weight, self_rows, scale, residual, a, b)
+        return _numba(indptr, indices, x, out, weight, self_rows, scale, gate, residual, a, b)
     with torch.no_grad():
         if chosen == "torch":
             total = _torch_sum(indptr, indices, x, weight)
@@ -66,6 +70,8 @@ def pull(
         if self_rows is not None:
             total += x[self_rows : self_rows + out.shape[0]]
         total *= a if scale is None else (a * scale)[:, None]
+        if gate is not None:
+            total = torch.where(gate > 0, total, 0)
         if residual is not None:
             total += b * residual
         return out.copy_(total)
@@ -79,6 +85,7 @@ def _numba(
     weight: Tensor | None,
     self_rows: int | None,
     scale: Tensor | None,
+    gate: Tensor | None,
     residual: Tensor | None,
     a: float,
     b: float,
@@ -88,8 +95,7 @@ def _numba(
     kind, (num_rows, width) = x.dtype, out.shape
     if self_rows is not None and not 0 <= self_rows <= x.shape[0] - num_rows:
         raise ValueError(f"self_rows {self_rows} + {num_rows} rows of out exceed the {x.shape[0]} rows of x")
-    x = dense_rows(x)
-    residual = None if residual is None else dense_rows(residual)
+    x, gate, residual = dense_rows(x), dense_rows(gate), dense_rows(residual)
     run(
         pull_rows,
         edge_blocks(indptr, width),
@@ -100,7 +106,8 @@ def _numba(
         *matrix(x, kind, x.shape[0], width),
         -1 if self_rows is None else self_rows,
         vector(scale, kind, num_rows),
-        *((0, 0) if residual is None else matrix(residual, kind, num_rows, width)),
+        *matrix(gate, kind, num_rows, width),
+        *matrix(residual, kind, num_rows, width),
         number(kind)(a),
         number(kind)(b),
         *matrix(out, kind, num_rows, width),

@@ -55,6 +55,26 @@ def double(x):
     return x + x
 
 
+def test_after_warm_up_a_run_compiles_nothing():
+    kernels.warm_up(torch.float32)
+    from gnnpar.graph.kernels.loops import dropout, pull, sparse
+
+    loops = [pull.pull_rows, pull.scatter_columns, sparse.drop_nonzeros]
+    loops += [getattr(dropout, name) for name in dropout.__all__]
+    counts = [len(loop.signatures) for loop in loops]
+    assert all(counts)
+    x, ids, key = torch.randn(9, 5), torch.arange(9), kernels.DropoutKey(0, 0, 0, 0)
+    indptr, indices, scale = torch.arange(10), torch.zeros(9, dtype=torch.int32), torch.rand(9)
+    kernels.pull(
+        indptr, indices, x, torch.empty_like(x), self_rows=0, scale=scale, residual=x, gate=x, a=0.5, b=2
+    )
+    kernels.relu_dropout_scaled(x, ids, None, 0.0, None, x)
+    kernels.relu_dropout_backward(x, x, 0.5, None, x)
+    kernels.scale_rows(x, scale, x)
+    kernels.drop(x, ids, key, 0.9, x)
+    assert [len(loop.signatures) for loop in loops] == counts
+
+
 def test_compiled_loops_are_chosen_where_they_can_run():
     from gnnpar.graph.kernels.backend import choose
 

@@ -85,6 +85,17 @@ def test_scale_rows(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_split_rows(backend, scaled):
+    x, total, scale = rows(), rows(), torch.rand(IDS.numel(), dtype=torch.float64)
+    expected = 0.9 * x * (scale[:, None] if scaled else 1), total + 0.1 * x
+    out = kernels.split_rows(
+        x, scale if scaled else None, torch.empty_like(x), total, a=0.9, b=0.1, backend=backend
+    )
+    torch.testing.assert_close((out, total), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_nan_is_not_hidden(backend):
     x = torch.full((IDS.numel(), 21), torch.nan)
     for function in (kernels.dropout, kernels.relu_dropout):

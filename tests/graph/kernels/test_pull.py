@@ -54,6 +54,34 @@ def test_epilogue(backend, self_rows, scaled, residual):
 
 
 @pytest.mark.parametrize("backend", PULL_BACKENDS)
+@pytest.mark.parametrize("width", [5, 37, 64])
+def test_gate_stops_the_sum_and_not_the_residual(backend, width):
+    case = make_case()
+    x, extra, gate = (torch.randn(n, width, dtype=torch.float64) for n in (45, 60, 60))
+    gate[3] = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf]).repeat(width // 5 + 1)[:width]
+    out = torch.empty_like(extra)
+    kernels.pull(case.indptr, case.indices, x, out, gate=gate, residual=extra, a=2.0, b=0.5, backend=backend)
+    expected = torch.where(gate > 0, 2.0 * (case.dense(False) @ x), 0) + 0.5 * extra
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_gated_pull_is_the_gradient_of_relu_dropout_and_pull(backend):
+    """The one pass that a hand-written backward of relu → dropout → scale → aggregation takes."""
+    case, p, key = make_case(num_columns=60), 0.4, kernels.DropoutKey(1, 2, 3, 0)
+    ids, c = torch.arange(60), torch.rand(60, dtype=torch.float64)
+    x = torch.randn(60, 24, dtype=torch.float64, requires_grad=True)
+    grad = torch.randn(60, 24, dtype=torch.float64)
+    (expected,) = torch.autograd.grad(
+        case.dense(False).T @ (c[:, None] * kernels.relu_dropout(x, ids, key, p)), x, grad
+    )
+    y = kernels.relu_dropout_scaled(x, ids, key, p, c, torch.empty_like(grad))
+    out = torch.empty_like(grad)
+    kernels.pull(case.indptr, case.indices, grad, out, scale=c, gate=y, a=1 / (1 - p), backend=backend)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", PULL_BACKENDS)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_slices_of_indptr_give_the_rows_of_the_whole(backend, weighted):
     case = make_case()

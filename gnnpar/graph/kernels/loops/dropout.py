@@ -13,7 +13,14 @@ from gnnpar.graph.kernels.compile import jit
 from gnnpar.graph.kernels.loops.hash import entry_hash, row_words
 from gnnpar.graph.kernels.loops.memory import size_of, span
 
-__all__ = ["drop_rows", "edge_mask_rows", "relu_drop_backward_rows", "relu_drop_rows", "scale_rows"]
+__all__ = [
+    "drop_rows",
+    "edge_mask_rows",
+    "relu_drop_backward_rows",
+    "relu_drop_rows",
+    "scale_rows",
+    "split_rows",
+]
 
 
 @jit
@@ -91,6 +98,24 @@ def scale_rows(
         target = _row(out, out_stride, row, width, like)
         for column in range(width):
             target[column] = source[column] * by
+
+
+@jit
+def split_rows(
+    first: Any, last: Any, x: Any, x_stride: Any, scale: Any, a: Any, b: Any, total: Any, total_stride: Any,
+    out: Any, out_stride: Any, width: Any,
+) -> None:  # fmt: skip
+    """out = a · scale[row] · x and total += b · x."""
+    scales = span(scale, last, a)
+    for row in range(first, last):
+        by = a * scales[row] if scale != 0 else a
+        source = _row(x, x_stride, row, width, a)
+        target = _row(out, out_stride, row, width, a)
+        kept = _row(total, total_stride, row, width, a)
+        for column in range(width):
+            value = source[column]
+            target[column] = by * value
+            kept[column] += b * value
 
 
 @jit

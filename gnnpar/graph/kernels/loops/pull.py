@@ -23,8 +23,8 @@ _scatter_4, _scatter_1, _scatter_rest = scatter_tile(4), scatter_tile(1), scatte
 @jit
 def pull_rows(
     first: Any, last: Any, indptr: Any, indices: Any, index: Any, weight: Any, x: Any, x_stride: Any,
-    self_rows: Any, scale: Any, residual: Any, residual_stride: Any, a: Any, b: Any,
-    out: Any, out_stride: Any, width: Any,
+    self_rows: Any, scale: Any, gate: Any, gate_stride: Any, residual: Any, residual_stride: Any,
+    a: Any, b: Any, out: Any, out_stride: Any, width: Any,
 ) -> None:  # fmt: skip
     """`gnnpar.graph.kernels.pull` for the rows `first:last`. No `self_rows`: negative; no weight: None."""
     size = size_of(a)
@@ -36,28 +36,30 @@ def pull_rows(
         me = self_rows + row if self_rows >= 0 else self_rows
         factor = a * scales[row] if scale != 0 else a
         target, source = out + row * out_stride * size, x
+        barrier = gate + row * gate_stride * size if gate != 0 else gate
         extra = residual + row * residual_stride * size if residual != 0 else residual
         edges = (x_stride, indices, index, begin, end, weight, me, factor, b)
         left = width
         while left > 0:
             if left >= 8 * lanes:
                 done = 8 * lanes
-                _gather_8((left, target, source, extra), edges)
+                _gather_8((left, target, source, barrier, extra), edges)
             elif left >= 4 * lanes:
                 done = 4 * lanes
-                _gather_4((left, target, source, extra), edges)
+                _gather_4((left, target, source, barrier, extra), edges)
             elif left >= 2 * lanes:
                 done = 2 * lanes
-                _gather_2((left, target, source, extra), edges)
+                _gather_2((left, target, source, barrier, extra), edges)
             elif left >= lanes:
                 done = lanes
-                _gather_1((left, target, source, extra), edges)
+                _gather_1((left, target, source, barrier, extra), edges)
             else:
                 done = left
-                _gather_rest((left, target, source, extra), edges)
+                _gather_rest((left, target, source, barrier, extra), edges)
             left -= done
             target += done * size
             source += done * size
+            barrier += done * size if gate != 0 else 0
             extra += done * size if residual != 0 else 0
 
 

@@ -1,8 +1,8 @@
 """One tile of a row in LLVM vector instructions: the inner loops of aggregation and of its transpose.
 
-A plain loop keeps a row's sums in memory and adds one edge after the other to them. Here the sums of a tile
-of columns stay in registers for all edges of the row. A tile is some vectors of 64 bytes; the columns that are
-left over take one vector under a mask. (Prefetching the rows of edges ahead gained nothing where measured.)
+A plain loop keeps a row's sums in memory and adds one edge after another to them. Here the sums of a tile
+of columns stay in registers for all edges of the row. A tile is some vectors of 64 bytes; the columns that
+are left over take one vector under a mask. Prefetching the rows of edges ahead was tried and gained nothing.
 
 Addresses, positions and strides are int64, strides count numbers.
 """
@@ -30,10 +30,13 @@ _WORD = ir.IntType(32)
 
 
 def gather_tile(num_vectors: int, masked: bool = False) -> Any:
-    """One tile of a row of `out = factor · (Σ_e weight[e] · x[indices[e]] + x[self_row]) + b · residual`.
+    """One tile of a row of `pull`: its arguments are two tuples.
 
-    Its arguments are two tuples:
-        place: (columns left, for `masked`; addresses of the tile in out, in row 0 of x, in residual or 0)
+        out = [gate > 0] · factor · (Σ_e weight[e] · x[indices[e]] + x[self_row]) + b · residual
+
+    Args:
+        place: (columns left, for `masked`; addresses of the tile in out, in row 0 of x, in gate or 0,
+            in residual or 0)
         edges: (row stride of x, indices, a number of their type, first edge, last edge, weights or None,
             self_row or a negative number, factor, b), the numbers being of the type of `factor`.
     """
@@ -43,7 +46,7 @@ def gather_tile(num_vectors: int, masked: bool = False) -> Any:
         index, weighted = edges.types[2], edges.types[5] != types.none
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            left, out, x, residual = cgutils.unpack_tuple(builder, values[0])
+            left, out, x, gate, residual = cgutils.unpack_tuple(builder, values[0])
             stride, indices, _, first, last, weights, self_row, factor, b = cgutils.unpack_tuple(
                 builder, values[1]
             )
@@ -62,6 +65,8 @@ def gather_tile(num_vectors: int, masked: bool = False) -> Any:
                 else:
                     tile.assign(sums, tile.add(source, tile.values(sums)))
             tile.assign(sums, tile.scale(factor, tile.values(sums)))
+            with builder.if_then(builder.icmp_signed("!=", gate, _INT(0))):
+                tile.assign(sums, tile.where_positive(tile.load(tile.pointer(gate)), tile.values(sums)))
             with builder.if_then(builder.icmp_signed("!=", residual, _INT(0))):
                 tile.assign(sums, tile.fma(b, tile.load(tile.pointer(residual)), tile.values(sums)))
             tile.store(tile.values(sums), tile.pointer(out))
@@ -75,7 +80,7 @@ def gather_tile(num_vectors: int, masked: bool = False) -> Any:
 def scatter_tile(num_vectors: int, masked: bool = False) -> Any:
     """`out[indices[e]] += weight[e] · x` for one tile of columns and the edges of one row, in order.
 
-    Its arguments are two tuples:
+    Args:
         place: (columns left, for `masked`; addresses of the tile in row 0 of out, and in x)
         edges: (row stride of out, indices, a number of their type, first edge, last edge, weights, a number).
     """
@@ -143,6 +148,10 @@ class _Tile:
     def scale(self, number: Any, values: list[Any]) -> list[Any]:
         by = self._splat(number, self.vector)
         return [self.builder.fmul(by, value) for value in values]
+
+    def where_positive(self, gate: list[Any], values: list[Any]) -> list[Any]:
+        is_open = [self.builder.fcmp_ordered(">", part, self.zero) for part in gate]
+        return [self.builder.select(*pair, self.zero) for pair in zip(is_open, values, strict=True)]
 
     def fma(self, number: Any, u: list[Any], v: list[Any]) -> list[Any]:
         """number · u + v, rounded once."""
