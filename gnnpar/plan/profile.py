@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
@@ -14,7 +16,11 @@ from gnnpar.dist import Context
 from gnnpar.history import HistoryPolicy, Reads, ReadsPlanner
 from gnnpar.model import LayerStack
 from gnnpar.plan.balance import balance_stages
-from gnnpar.runtime import Stage, build_stage
+from gnnpar.runtime import build_stage
+from gnnpar.runtime.passage import Part, Passage
+from gnnpar.runtime.segment import RowsOf, State
+
+T = TypeVar("T")
 
 __all__ = ["plan_stages", "profile_layers", "stage_faults"]
 
@@ -25,7 +31,7 @@ def plan_stages(
     """Entries of `model.all_layers()` per stage, the same on all ranks.
 
     The encoder goes with the first layer and the decoder with the last. Without `parallel.layers_per_stage`,
-    rank 0 times every layer on one chunk and minimises the slowest stage (GNNPipe's dynamic programme).
+    rank 0 times every layer on one chunk, and minimises the slowest stage (GNNPipe's dynamic programme).
     """
     stages, given, num_layers = context.world_size, config.parallel.layers_per_stage, len(model.layers)
     if given is not None:
@@ -33,7 +39,7 @@ def plan_stages(
     elif stages == 1:
         counts = [num_layers]
     else:
-        costs = profile_layers(model, chunked, config) if context.is_first else []
+        costs = profile_layers(model, chunked, config) if context.is_first else ()
         costs = context.broadcast_object(costs, 0, "sharing the profile")
         merged = [costs[0] + costs[1], *costs[2:-2], costs[-2] + costs[-1]]
         counts = list(balance_stages(merged, stages))
@@ -60,34 +66,68 @@ def stage_faults(config: RunConfig, num_layers: int) -> list[str]:
 
 def profile_layers(
     model: LayerStack, chunked: ChunkedGraph, config: RunConfig, repeats: int = 3
-) -> Sequence[float]:
-    """Seconds of every layer, forward and backward over one chunk of middling cost.
+) -> tuple[float, ...]:
+    """Seconds of every entry of `model.all_layers()`, forward and backward over one chunk of middling cost.
 
-    Each layer runs as a stage of its own through the same code as in training; the least of `repeats` counts.
+    All layers run as one stage through the same code as in training, fused passes included. A passage between
+    two aggregations counts for the layer whose aggregation it begins with; the first one for the encoder. The
+    least of `repeats` counts. Memory: the rows of one chunk, in buffers that are mapped for all rows.
     """
+    model = copy.deepcopy(model)  # gradients and statistics of the run must not know of this
     chunk = _middling(chunked)
-    policy = HistoryPolicy("latest", 1, 1.0, 1)
-    reads = ReadsPlanner(chunked, policy, 1).exact
-    device = torch.device(config.device)
-    model = copy.deepcopy(model)  # statistics and gradients of the run must not know of this
-    costs = []
-    for index in range(len(model.all_layers())):
-        stage = build_stage(model, chunked, [index], 1, config, device)
-        costs.append(min(_time(stage, chunk, reads, config.dtype) for _ in range(repeats)))
-    return costs
+    reads = ReadsPlanner(chunked, HistoryPolicy("latest", 1, 1.0, 1), 1).exact
+    count = len(model.all_layers())
+    stage = build_stage(model, chunked, range(count), 1, config, torch.device(config.device))
+    timed = [_TimedPassage(passage) for passage in stage.passages]
+    stage.passages = list(timed)
+    for _ in range(repeats):
+        stage.forward((chunk,), {}, reads, 0)
+        stage.backward((chunk,), {}, reads, 0)
+    costs = [0.0] * count
+    for passage, segment in zip(timed, stage.segments, strict=True):
+        costs[0 if segment.behind is None else segment.behind[0]] += passage.seconds
+    return tuple(costs)
+
+
+class _TimedPassage:
+    """A passage with a stopwatch."""
+
+    def __init__(self, passage: Passage) -> None:
+        self.passage = passage
+        self.least: dict[str, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Forward and backward, each at its fastest."""
+        return sum(self.least.values())
+
+    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
+        return self._time("forward", lambda: self.passage.forward(chunk, entered, reads, rows_of, keep))
+
+    def backward(
+        self,
+        chunk: Chunk,
+        part: Part,
+        cut_gradient: Tensor | None,
+        following: State,
+        reads: Reads,
+        rows_of: RowsOf,
+    ) -> None:
+        run = self.passage.backward
+        self._time("backward", lambda: run(chunk, part, cut_gradient, following, reads, rows_of))
+
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        return self._time("pull_back", lambda: self.passage.pull_back(chunk, reads))
+
+    def _time(self, what: str, run: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        result = run()
+        seconds = time.perf_counter() - start
+        self.least[what] = min(seconds, self.least.get(what, seconds))
+        return result
 
 
 def _middling(chunked: ChunkedGraph) -> Chunk:
     indptr = chunked.graph.indptr
     by_edges = sorted(chunked.chunks, key=lambda chunk: int(indptr[chunk.stop] - indptr[chunk.start]))
     return by_edges[len(by_edges) // 2]
-
-
-def _time(stage: Stage, chunk: Chunk, reads: Reads, dtype: str) -> float:
-    number = getattr(torch, dtype)
-    given = {chunk: [torch.ones(chunk.num_rows, *spec.tail, dtype=number) for spec in stage.receives]}
-    back = {chunk: [torch.ones(chunk.num_rows, *s.tail, dtype=number) for s in stage.sends if s.needs_grad]}
-    start = time.perf_counter()
-    stage.forward((chunk,), given, reads, 0)
-    stage.backward((chunk,), back, reads, 0)
-    return time.perf_counter() - start

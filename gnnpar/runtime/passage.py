@@ -61,6 +61,9 @@ class Passage(Protocol):
             following: the leaves that came after `part.left`, with their gradients.
         """
 
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        """∂X `[n, K]` of the aggregation behind, once all chunks of the slot have run backward."""
+
 
 @dataclass(frozen=True)
 class AutogradPassage:
@@ -102,6 +105,10 @@ class AutogradPassage:
             _differentiate(*_gradients(part, cut_gradient, following))
         if self.behind is not None:
             self.behind.push_back(chunk, reads)
+
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        assert self.behind is not None
+        return self.behind.pull_back(chunk, reads)
 
     def _run(self, part: Part, chunk: Chunk, reads: Reads, rows_of: RowsOf, again: bool) -> None:
         z = None
@@ -152,6 +159,9 @@ class FusedPassage:
         else:
             residual.grad.add_(gradient, alpha=self.fused.share)
         self.behind.push_back_mixed(chunk, gradient, self.fused.share)
+
+    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
+        return self.behind.pull_back(chunk, reads)
 
 
 def _gradients(

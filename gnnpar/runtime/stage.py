@@ -76,7 +76,7 @@ class Stage:
         self.features = features
         self.targets = targets
         self.recompute = recompute
-        self.passages = [
+        self.passages: list[Passage] = [
             _passage(number, self.segments, aggregations, targets) for number in range(len(self.segments))
         ]
         self._flights: dict[Chunk, Flight] = {}
@@ -135,7 +135,7 @@ class Stage:
                 following[chunk] = part.entered
             if number > 0:
                 for chunk in slot:
-                    cut_gradients[chunk] = self.aggregations[number - 1].pull_back(chunk, reads)
+                    cut_gradients[chunk] = self.passages[number].pull_back(chunk, reads)
         return {chunk: _leaf_gradients(following[chunk], self.receives) for chunk in slot if self.receives}
 
     def evaluate(
