@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gnnpar.errors import InputError
 from gnnpar.schedule import kernel
-from gnnpar.schedule.action import COMMUNICATION, Action, Item, Kind
+from gnnpar.schedule.action import COMMUNICATION, Action, Kind
 from gnnpar.schedule.costs import Costs
 from gnnpar.schedule.dependencies import INDEPENDENT, Dependencies, dependencies_for, owners, predecessors
 from gnnpar.schedule.engine import Outcome, run
@@ -149,22 +149,20 @@ def _needs(schedule: Schedule, part: Action, dependencies: Dependencies, rendezv
 def _root(schedule: Schedule, outcome: Outcome, dependencies: Dependencies) -> tuple[int, int, str]:
     """Follows who waits for whom to the cell that is at fault: (rank, step, reason)."""
     where: dict[_Key, tuple[int, int]] = {}
+    parts: dict[int, Action] = {}
     for rank, program in enumerate(schedule.ranks):
-        for step, item in enumerate(program):
+        at = outcome.plan.ptr[rank]
+        for item in program:
             for part in item.parts:
-                where.update((key, (rank, step)) for key in _keys(part))
-    reached = [
-        len(program)
-        if outcome.state.pos[rank] >= outcome.plan.ptr[rank + 1]
-        else _step(schedule, outcome, rank, outcome.state.pos[rank])
-        for rank, program in enumerate(schedule.ranks)
-    ]
-    rendezvous = bool(outcome.plan.sizes[6])
+                where.update((key, (rank, at)) for key in _keys(part))
+                parts[at] = part
+                at += max(len(part.micro_batches), 1)
     rank, seen, trail = outcome.rank, set[int](), list[str]()
     while True:
-        step = reached[rank]
-        item = schedule.ranks[rank][step]
-        waiting, key = _missing(schedule, item, where, reached, dependencies, rendezvous)
+        reached = int(outcome.state.pos[rank])
+        step = _step(schedule, outcome, rank, reached)
+        waiting = parts[reached]
+        key = _missing(schedule, outcome, waiting, where, dependencies)
         needed = _name(key)
         if key not in where:
             return rank, step, f"{waiting} waits for {needed}, which is nowhere in the schedule"
@@ -180,19 +178,17 @@ def _root(schedule: Schedule, outcome: Outcome, dependencies: Dependencies) -> t
 
 def _missing(
     schedule: Schedule,
-    item: Item,
+    outcome: Outcome,
+    part: Action,
     where: dict[_Key, tuple[int, int]],
-    reached: list[int],
     dependencies: Dependencies,
-    rendezvous: bool,
-) -> tuple[Action, _Key]:
-    """The part of a blocked item that cannot run, and the first thing it lacks."""
-    for part in item.parts:
-        for key in _needs(schedule, part, dependencies, rendezvous):
-            rank, step = where.get(key, (-1, -1))
-            if rank < 0 or step >= reached[rank]:
-                return part, key
-    raise AssertionError(f"{item} is blocked, and lacks nothing")
+) -> _Key:
+    """The first thing that a blocked action lacks."""
+    for key in _needs(schedule, part, dependencies, bool(outcome.plan.sizes[6])):
+        rank, at = where.get(key, (0, -1))
+        if at < 0 or at >= outcome.state.pos[rank]:
+            return key
+    raise AssertionError(f"{part} is blocked, and lacks nothing")
 
 
 def _name(key: _Key) -> str:

@@ -128,14 +128,18 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                 elif talk:
                     sends = kind in (SEND_F, SEND_B)
                     back = 1 if kind in (SEND_B, RECV_B) else 0
-                    if sends and st.done[back * RSM + row] < 0:
-                        blocked = True
-                        continue
+                    if sends:
+                        if st.done[back * RSM + row] < 0:
+                            blocked = True
+                            continue
+                        ready = max(ready, st.done[back * RSM + row])
                     # A message that overlaps others (an exchange) is posted together with all of them.
                     z = k
                     while z < stop and (z == k or (rendezvous and p.codes[z] & JOIN)):
                         u = p.codes[z]
                         other = (u >> KIND_AT) & KIND_MASK
+                        if other < SEND_F or other > RECV_B:
+                            break
                         a = (u >> STAGE_AT) & STAGE_MASK
                         b = ((u >> PEER_AT) & STAGE_MASK) - 1
                         if other in (RECV_F, SEND_B):
@@ -153,7 +157,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                         if rendezvous:
                             if (out and st.sent[w] < 0) or (not out and st.received[w] < 0):
                                 if out:
-                                    st.sent[w] = floor
+                                    st.sent[w] = ready
                                 else:
                                     st.received[w] = floor
                                 if not st.queued[peer]:

@@ -28,6 +28,7 @@ def lower(schedule: Schedule, *, matching: str = "asynchronous", costs: Costs | 
     ``paired``: the same, and a send next to a receive becomes one exchange, ``(2SEND_F3>3;2RECV_B1<3)``,
     which a full-duplex port runs together.
 
+    Inside a compound the messages of its parts are parts themselves: ``(2RECV_F3<1;2F3;2SEND_F3>3;2B1)``.
     Stages on one rank exchange nothing. Cost: O(actions), or O(actions · log actions) for the blocking forms.
 
     Raises:
@@ -44,63 +45,70 @@ def lower(schedule: Schedule, *, matching: str = "asynchronous", costs: Costs | 
     return schedule.with_ranks(ranks, lowered=True)
 
 
-def _outgoing(schedule: Schedule, item: Item) -> Iterator[_Message]:
-    """The messages that an item's results need."""
-    for part in item.parts:
-        if part.kind == Kind.F:
-            peers, send, receive = schedule.successors(part.stage), Kind.SEND_F, Kind.RECV_F
-        elif part.kind in (Kind.B, Kind.I):
-            peers, send, receive = schedule.predecessors(part.stage), Kind.SEND_B, Kind.RECV_B
-        else:
-            continue
-        here = schedule.rank_of(part.stage, part.replica)
-        for peer in peers:
-            if schedule.rank_of(peer, part.replica) != here:
-                for batch in part.micro_batches:
-                    yield (
-                        Action(send, part.stage, (batch,), part.replica, peer),
-                        Action(receive, peer, (batch,), part.replica, part.stage),
-                    )
+def _outgoing(schedule: Schedule, part: Action) -> Iterator[_Message]:
+    """The messages that carry an action's results."""
+    if part.kind == Kind.F:
+        peers, send, receive = schedule.successors(part.stage), Kind.SEND_F, Kind.RECV_F
+    elif part.kind in (Kind.B, Kind.I):
+        peers, send, receive = schedule.predecessors(part.stage), Kind.SEND_B, Kind.RECV_B
+    else:
+        return
+    here = schedule.rank_of(part.stage, part.replica)
+    for peer in peers:
+        if schedule.rank_of(peer, part.replica) != here:
+            for batch in part.micro_batches:
+                yield (
+                    Action(send, part.stage, (batch,), part.replica, peer),
+                    Action(receive, peer, (batch,), part.replica, part.stage),
+                )
 
 
-def _incoming(schedule: Schedule, item: Item) -> Iterator[tuple[int, Action]]:
-    """(rank of the sender, RECV) of every message that an item reads."""
-    for part in item.parts:
-        if part.kind == Kind.F:
-            peers, receive = schedule.predecessors(part.stage), Kind.RECV_F
-        elif part.kind in (Kind.B, Kind.I):
-            peers, receive = schedule.successors(part.stage), Kind.RECV_B
-        else:
-            continue
-        here = schedule.rank_of(part.stage, part.replica)
-        for peer in peers:
-            sender = schedule.rank_of(peer, part.replica)
-            if sender != here:
-                for batch in part.micro_batches:
-                    yield sender, Action(receive, part.stage, (batch,), part.replica, peer)
+def _incoming(schedule: Schedule, part: Action) -> Iterator[tuple[int, Action]]:
+    """(rank of the sender, RECV) of every message that an action reads."""
+    if part.kind == Kind.F:
+        peers, receive = schedule.predecessors(part.stage), Kind.RECV_F
+    elif part.kind in (Kind.B, Kind.I):
+        peers, receive = schedule.successors(part.stage), Kind.RECV_B
+    else:
+        return
+    here = schedule.rank_of(part.stage, part.replica)
+    for peer in peers:
+        sender = schedule.rank_of(peer, part.replica)
+        if sender != here:
+            for batch in part.micro_batches:
+                yield sender, Action(receive, part.stage, (batch,), part.replica, peer)
 
 
 def _asynchronous(schedule: Schedule) -> list[list[Item]]:
     coming: dict[tuple[int, int], list[Action]] = {}
     for rank, program in enumerate(schedule.ranks):
         for item in program:
-            for _, receive in _outgoing(schedule, item):
-                target = schedule.rank_of(receive.stage, receive.replica)
-                coming.setdefault((rank, target), []).append(receive)
+            for part in item.parts:
+                for _, receive in _outgoing(schedule, part):
+                    target = schedule.rank_of(receive.stage, receive.replica)
+                    coming.setdefault((rank, target), []).append(receive)
     place = {receive: number for queue in coming.values() for number, receive in enumerate(queue)}
     ranks: list[list[Item]] = []
     for rank, program in enumerate(schedule.ranks):
         items: list[Item] = []
         taken: dict[int, int] = {}
         for item in program:
-            for sender, receive in _incoming(schedule, item):
-                if receive not in place:
-                    raise InputError(f"schedule {schedule.name}", [f"rank {rank}: nobody sends {receive}"])
-                due = place[receive] + 1
-                items += coming[sender, rank][taken.get(sender, 0) : due]
-                taken[sender] = max(taken.get(sender, 0), due)
-            items.append(item)
-            items += [send for send, _ in _outgoing(schedule, item)]
+            parts: list[Action] = []
+            for part in item.parts:
+                for sender, receive in _incoming(schedule, part):
+                    if receive not in place:
+                        raise InputError(
+                            f"schedule {schedule.name}", [f"rank {rank}: nobody sends {receive}"]
+                        )
+                    due = place[receive] + 1
+                    parts += coming[sender, rank][taken.get(sender, 0) : due]
+                    taken[sender] = max(taken.get(sender, 0), due)
+                parts.append(part)
+                parts += [send for send, _ in _outgoing(schedule, part)]
+            if isinstance(item, Compound):
+                items.append(Compound(tuple(parts)))
+            else:
+                items += parts
         ranks.append(items)
     return ranks
 

@@ -1,4 +1,4 @@
-"""Schedule families, one file each: a pure function of counts to a Schedule, and a ``FAMILY`` that describes it.
+"""Schedule families, one file each: a pure function of counts to a Schedule, and the ``FAMILY`` of it.
 
 A new file here is a new family: the registry lists the modules of this package.
 """

@@ -24,7 +24,7 @@ def greedy(
     backward: int = 1,
     window: int | None = None,
 ) -> list[list[int]]:
-    """Orders the F and B of chains of stages: each rank that is free takes its ready action of first priority.
+    """Orders the F and B of chains of stages: a free rank takes its ready action of first priority.
 
     Args:
         placement: ``placement[replica][stage]`` is a rank.

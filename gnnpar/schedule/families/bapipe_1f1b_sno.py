@@ -14,7 +14,7 @@ __all__ = ["FAMILY", "bapipe_1f1b_sno"]
 def bapipe_1f1b_sno(num_stages: int, num_micro_batches: int) -> Schedule:
     """1F1B on devices that stop computing while they send and receive.
 
-    Three stages, four micro-batches; between two columns each rank blocks in its messages::
+    Three stages, four micro-batches, every action one unit of time::
 
         rank 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3
         rank 1  .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .

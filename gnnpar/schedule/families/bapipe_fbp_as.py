@@ -13,10 +13,11 @@ __all__ = ["FAMILY", "bapipe_fbp_as"]
 def bapipe_fbp_as(num_stages: int, num_micro_batches: int) -> Schedule:
     """A forward and a backward at a time, sharing the device, after twice the warm-up of 1F1B.
 
-    Two stages, five micro-batches; ``F3B0`` in one bracket may run together::
+    Three stages, four micro-batches, every action one unit of time::
 
-        rank 0  F0 F1 F2 (F3 B0) (F4 B1) B2 B3 B4
-        rank 1  F0 (F1 B0) (F2 B1) (F3 B2) (F4 B3) B4
+        rank 0  F0 F1 F2 F3 .  .  B0 .  B1 .  B2 B3
+        rank 1  .  F0 F1 F2 F3 B0 .  B1 .  B2 B3 .
+        rank 2  .  .  F0 F1 B0 F2 B1 F3 B2 B3 .  .
 
     T = (M+N−1)(F+B) when the two share the device's speed (``overlap=serial``), 2(N−i+1) micro-batches in
     flight on device i = 1 … N, messages of 2a in F+B time. Paper: Zhao et al., *BaPipe* (2020), §3.2.

@@ -14,7 +14,12 @@ __all__ = ["FAMILY", "chimera"]
 def chimera(num_stages: int, num_micro_batches: int) -> Schedule:
     """Two copies of the stages in opposite directions over the same D = S ranks, half the micro-batches each.
 
-    TIMETABLE
+    Four stages, four micro-batches, every action one unit of time::
+
+        rank 0  0F0   0F1   .     3F2@1 3B2@1 3F3@1 3B3@1 0B0   .     0B1
+        rank 1  .     1F0   2F2@1 1F1   2F3@1 2B2@1 1B0   2B3@1 1B1   .
+        rank 2  .     1F2@1 2F0   1F3@1 2F1   2B0   1B2@1 2B1   1B3@1 .
+        rank 3  0F2@1 0F3@1 .     3F0   3B0   3F1   3B1   0B2@1 .     0B3@1
 
     Units of D micro-batches, D/2 each way and no more in flight, in greedy order: a backward first, then the
     lowest micro-batch, then the lowest stage. For M > D units are concatenated: the first forwards of one

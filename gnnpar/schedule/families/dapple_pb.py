@@ -15,19 +15,20 @@ __all__ = ["FAMILY", "dapple_pb"]
 def dapple_pb(num_stages: int, num_micro_batches: int, *, memory: int | None = None) -> Schedule:
     """K_s = min(2(S−s)−1, D) forwards before the first backward, which hides the messages of a round trip.
 
-    Three stages, five micro-batches::
+    Three stages, four micro-batches, every action one unit of time::
 
-        rank 0  F0 F1 F2 F3 F4 B0 .  B1 .  B2 .  B3 .  B4
-        rank 1  .  F0 F1 F2 B0 F3 B1 F4 B2 .  B3 .  B4 .
-        rank 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .
+        rank 0  F0 F1 F2 F3 .  B0 .  B1 .  B2 .  B3
+        rank 1  .  F0 F1 F2 B0 F3 B1 .  B2 .  B3 .
+        rank 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
 
     Idle as in 1F1B where messages are free, peak min(2(S−s)−1, M).
 
     Args:
         memory: D, the micro-batches a stage has room for; default: no bound.
 
-    PB is for activations that are dear to send against computation. Paper: Fan et al., *DAPPLE* (PPoPP 2021),
-    §4.2.
+    PB is for activations that are dear to send against computation.
+
+    Paper: Fan et al., *DAPPLE* (PPoPP 2021), §4.
     """
     require("dapple_pb", (memory is None or memory >= 1, f"memory: must be at least 1, got {memory}"))
     bound = 2 * num_stages if memory is None else memory

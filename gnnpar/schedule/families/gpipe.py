@@ -12,7 +12,7 @@ __all__ = ["FAMILY", "gpipe"]
 def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     """Every forward, then every backward in reverse order; see ``fill_drain``.
 
-    Three stages, four micro-batches, a backward as long as a forward::
+    Three stages, four micro-batches, every action one unit of time::
 
         rank 0  F0 F1 F2 F3 .  .  .  .  B3 B2 B1 B0
         rank 1  .  F0 F1 F2 F3 .  .  B3 B2 B1 B0 .

@@ -14,12 +14,14 @@ __all__ = ["FAMILY", "hanayo"]
 def hanayo(num_stages: int, num_micro_batches: int, *, waves: int = 1) -> Schedule:
     """2SW stages laid over S ranks in zig-zag, so that a wave turns on one rank without a message.
 
-    TIMETABLE
+    Two stages, two micro-batches, every action one unit of time::
 
-    Ranks take a backward before a forward, then the lowest micro-batch, then the latest stage (backwards) or
-    the latest one reached (forwards). With M = S and tF = tB idle per rank is 2(S−1) chunk actions, bubble
-    (S−1)/(2WS+S−1), without a second copy of the weights. The paper gives no order for M > S; the same
-    rule is used. Its peak has no published value.
+        rank 0  0F0 0F1 .   3F0 3B0 3F1 3B1 0B0 .   0B1
+        rank 1  .   1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1 .
+
+    Ranks take a backward before a forward, then the lowest micro-batch, then the latest stage. With
+    M = S and tF = tB idle per rank is 2(S−1) chunk actions, bubble (S−1)/(2WS+S−1), without a second copy of
+    the weights. For M > S the same rule keeps that idle time. Its peak has no published value.
 
     Args:
         num_stages: S, the ranks.

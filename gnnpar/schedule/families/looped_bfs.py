@@ -14,7 +14,11 @@ __all__ = ["FAMILY", "looped_bfs"]
 def looped_bfs(num_stages: int, num_micro_batches: int, *, chunks: int = 2) -> Schedule:
     """Ranks hold every S-th of v·S stages, and run all micro-batches through one stage before the next.
 
-    TIMETABLE
+    Three stages, four micro-batches, every action one unit of time::
+
+        rank 0  0F0 0F1 0F2 0F3 3F0 3F1 3F2 3F3 .   .   .   .   3B3 3B2 3B1 3B0 0B3 0B2 0B1 0B0
+        rank 1  .   1F0 1F1 1F2 1F3 4F0 4F1 4F2 4F3 .   .   4B3 4B2 4B1 4B0 1B3 1B2 1B1 1B0 .
+        rank 2  .   .   2F0 2F1 2F2 2F3 5F0 5F1 5F2 5F3 5B3 5B2 5B1 5B0 2B3 2B2 2B1 2B0 .   .
 
     Where M ≥ S idle per rank (S−1)(tF+tB) of one chunk, so 1/v of GPipe's; all v·M chunk activations in
     flight. Backwards run in reverse, so that vertex chunks may accumulate gradients.

@@ -16,7 +16,7 @@ __all__ = ["FAMILY", "one_f_one_b"]
 def one_f_one_b(num_stages: int, num_micro_batches: int, *, advance: int | Sequence[int] = 0) -> Schedule:
     """Warm-up of S−1−s forwards, then one forward and one backward in turn, then the last backwards.
 
-    Three stages, four micro-batches, a backward as long as a forward::
+    Three stages, four micro-batches, every action one unit of time::
 
         rank 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3
         rank 1  .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
