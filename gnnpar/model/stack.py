@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from gnnpar.errors import Faults, InputError
 from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
-from gnnpar.model.adapters import adapt, settle
+from gnnpar.model.adapters import Foreign, adapt, settle
 from gnnpar.model.layer import Carries, Layer
+from gnnpar.model.locality import locality_faults
 from gnnpar.model.rows import Rows
 from gnnpar.model.tiny import tiny_graph
 from gnnpar.model.trace import TensorSpec, trace
@@ -89,8 +90,8 @@ class LayerStack(nn.Module):
         """Faults of the model for graphs like `graph`, all at once; empty where it can be trained.
 
         A forward pass on a 12-vertex directed graph with the same kind of features checks the declared
-        carries and the widths; every foreign layer is probed there (see `gnnpar.model.adapters`). Done once
-        for a kind of graph. Cost: milliseconds a layer.
+        carries and the widths, and that every layer gives the same on parts of the graph; foreign ones are
+        probed (see `gnnpar.model.adapters`). Done once for a kind of graph. Cost: milliseconds a layer.
         """
         signature = _signature(graph)
         if signature not in self._checked:
@@ -99,8 +100,10 @@ class LayerStack(nn.Module):
             tiny = _like(signature).to_dtype(self._dtype())
             found = trace(names, layers, tiny)
             faults = found.faults
-            for i, cut in found.cuts.items():
-                faults += [f"{names[i]}: {fault}" for fault in settle(layers[i], cut, tiny)]
+            for i, passage in found.passages.items():
+                foreign = any(isinstance(module, Foreign) for module in layers[i].modules())
+                local = settle(passage) if foreign else locality_faults(passage)
+                faults += [f"{names[i]}: {fault}" for fault in local]
             self._checked[signature] = faults
         return list(self._checked[signature])
 

@@ -14,7 +14,7 @@ from gnnpar.model.layer import Layer
 from gnnpar.model.rows import Rows
 from gnnpar.model.whole import Aggregate, WholeGraph, apply_layer
 
-__all__ = ["TensorSpec", "Trace", "live_carries", "trace"]
+__all__ = ["Passage", "TensorSpec", "Trace", "live_carries", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,33 @@ class TensorSpec:
 
 
 @dataclass
+class Passage:
+    """What went through one layer when all rows came at once.
+
+    Attributes:
+        rows: all rows of the graph. h: what entered. carries: what it could read.
+        cut, z: what entered and left its aggregation; None and `h` for a row-wise layer.
+        out: what left it.
+    """
+
+    layer: Layer
+    rows: Rows
+    h: Any
+    carries: dict[str, Tensor]
+    whole: WholeGraph
+    cut: Tensor | None = None
+    z: Any = None
+    out: Tensor | None = None
+
+    def aggregate(self, layer: Layer, x: Tensor, rows: Rows) -> Tensor:
+        """The layer's aggregation, noted."""
+        self.cut = x
+        z = self.whole(layer, x, rows)
+        self.z = z
+        return z
+
+
+@dataclass
 class Trace:
     """What a traced forward found.
 
@@ -35,11 +62,11 @@ class Trace:
         faults: one line each; empty where the declarations hold.
         payloads: after each global layer (0 = encoder … L = last layer) what the next ones need: `h`, then
             the carries still to be read, by name. Complete only where there are no faults.
-        cuts: what entered the aggregation of each global layer that has one.
+        passages: what went through every global layer.
     """
 
     faults: list[str] = field(default_factory=list)
-    cuts: dict[int, Tensor] = field(default_factory=dict)
+    passages: dict[int, Passage] = field(default_factory=dict)
     payloads: list[tuple[TensorSpec, ...]] = field(default_factory=list)
 
 
@@ -119,12 +146,9 @@ def trace(names: Sequence[str], layers: Sequence[Layer], graph: Graph) -> Trace:
         rows = Rows(graph.node_ids, seed=0, step=0, layer=i, training=False)
         traced = _TracedCarries(carries)
 
-        def aggregate(layer: Layer, x: Tensor, rows: Rows) -> Tensor:
-            result.cuts[rows.layer] = x
-            return whole(layer, x, rows)
-
+        passage = Passage(layer, rows, h, dict(carries), whole)
         try:
-            h, written = _apply(layer, h, traced, rows, aggregate)
+            h, written = _apply(layer, h, traced, rows, passage.aggregate)
         except _Undeclared:
             result.faults.append(f"{name}: after() looks at its input h; declare reads_input = True")
             return result
@@ -146,6 +170,8 @@ def trace(names: Sequence[str], layers: Sequence[Layer], graph: Graph) -> Trace:
                 f"{name}: gives {shape} for {graph.num_nodes} rows: it must give one row each"
             )
             return result
+        passage.out = h
+        result.passages[i] = passage
         carries.update(written)
         if i == 0 and any("h0" in layer.reads for layer in layers):
             carries["h0"] = h

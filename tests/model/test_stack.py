@@ -9,7 +9,7 @@ from support.graphs import tiny_graph
 from torch import nn
 
 from gnnpar.errors import InputError
-from gnnpar.model import GCN, GCNII, Decoder, Encoder, GraphSAGE, Layer, LayerStack, RowWise
+from gnnpar.model import GCN, GCNII, Decoder, Encoder, GraphSAGE, Layer, LayerStack, Push, RowWise
 
 
 @pytest.fixture
@@ -193,3 +193,41 @@ def test_stacks_can_be_copied_and_pickled(small):
     expected = model(small)
     assert torch.equal(copy.deepcopy(model)(small), expected)
     assert torch.equal(pickle.loads(pickle.dumps(model))(small), expected)
+
+
+class Centred(Layer):
+    """Looks at all rows at once, where it is told to."""
+
+    operator = Push()
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+
+    def before(self, h, carries, rows):
+        return h - h.mean(0) if self.where == "before" else h
+
+    def aggregate(self, x, block, rows):
+        return x[: block.num_rows] - (x.mean(0) if self.where == "aggregate" else 0)
+
+    def after(self, z, h, carries, rows):
+        return z - z.mean(0) if self.where == "after" else z
+
+
+@pytest.mark.parametrize("where", ["before", "aggregate", "after"])
+def test_layers_that_look_at_other_rows_are_found_out(small, where):
+    (fault,) = stack(Centred(where)).check(small)
+    assert fault.startswith(f"layers.0 (Centred): {where}() gives other values")
+    declared = Centred(where)
+    declared.__class__ = type("Declared", (Centred,), {"chunk_dependent": True})
+    assert stack(declared).check(small) == []
+    assert stack(Centred("nowhere")).check(small) == []
+
+
+def test_a_module_declared_row_wise_is_checked(small):
+    class Softmax(nn.Module):
+        def forward(self, x):
+            return x.softmax(0)
+
+    (fault,) = stack(GCN(6, 6), RowWise(Softmax())).check(small)
+    assert fault.startswith("layers.1 (RowWise): after() gives other values for some rows than for all")

@@ -9,37 +9,34 @@ import warnings
 import torch
 from torch import Tensor
 
-from gnnpar.batch.chunked import ChunkedGraph, make_block
 from gnnpar.graph.block import Block
 from gnnpar.graph.graph import Graph
 from gnnpar.model.adapters.foreign import Foreign, Strategy
-from gnnpar.model.layer import Layer
+from gnnpar.model.locality import tiny_parts
 from gnnpar.model.rows import Rows
 from gnnpar.model.tiny import NUM_VERTICES
+from gnnpar.model.trace import Passage
 from gnnpar.model.whole import WholeGraph
 
 __all__ = ["settle", "settle_foreign"]
 
-_OFFSETS = (0, 3, 8, NUM_VERTICES)
 _TOLERANCE = 1e-9
 
 
-def settle(layer: Layer, cut: Tensor, graph: Graph) -> list[str]:
-    """Find how the foreign module inside `layer`, if there is one, can run on parts of a graph.
+def settle(passage: Passage) -> list[str]:
+    """Find how the foreign module inside a layer can run on parts of a graph.
 
     Args:
-        cut: `[12, K]` what enters its aggregation on `graph`, the probe graph.
+        passage: of the layer, on the probe graph.
 
     Returns:
         Why it is refused; empty where it is not.
     """
-    faults = []
-    for module in layer.modules():
-        if isinstance(module, Foreign) and module.strategy is None:
-            fault = settle_foreign(module, cut, graph)
-            if fault is not None:
-                faults.append(fault)
-    return faults
+    if passage.cut is None:
+        return []
+    foreign = [module for module in passage.layer.modules() if isinstance(module, Foreign)]
+    faults = [settle_foreign(module, passage.cut, passage.whole.graph) for module in foreign]
+    return [fault for fault in faults if fault is not None]
 
 
 def settle_foreign(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
@@ -61,7 +58,7 @@ def _settle(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
     if not bool(whole.isfinite().all()):
         return "gives values that are not finite on a directed graph of 12 vertices"
     expected = _with_gradients(trial, x, whole)
-    parts = _parts(graph)
+    parts = tiny_parts(graph)
     failed: dict[Strategy, str] = {}
     for strategy in layer.strategies:
         trial.strategy = strategy
@@ -88,12 +85,6 @@ def _on_whole(layer: Foreign, x: Tensor, graph: Graph) -> Tensor:
     if len(out) != NUM_VERTICES:
         raise ValueError(f"gives {len(out)} rows for {NUM_VERTICES} vertices")
     return out
-
-
-def _parts(graph: Graph) -> list[tuple[Block, Tensor]]:
-    """The graph in three chunks: of each, its block and the vertices of the columns."""
-    chunked = ChunkedGraph(graph, _OFFSETS)
-    return [make_block(chunked, chunk, graph.indptr, graph.indices, None) for chunk in chunked.chunks]
 
 
 def _on_parts(layer: Foreign, x: Tensor, parts: list[tuple[Block, Tensor]]) -> Tensor:
