@@ -63,9 +63,9 @@ def keep_edges(
         return kept_indptr, kept[:count], kept_weight[:count] if weight is not None else None
     row, column = _positions(indptr, indices, chunk_of, position)
     mask = (column == row) | (low & (column < row)) | (high & (column > row))
-    kept_indptr = torch.zeros_like(indptr)
-    kept_indptr[1:] = torch.cumsum(mask, 0)[indptr[1:] - 1] * (indptr[1:] > 0)
-    return kept_indptr, indices[mask], weight[mask] if weight is not None else None
+    kept_before = indptr.new_zeros(mask.numel() + 1)
+    torch.cumsum(mask, 0, out=kept_before[1:])
+    return kept_before[indptr], indices[mask], weight[mask] if weight is not None else None
 
 
 def _positions(indptr: Tensor, indices: Tensor, chunk_of: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
