@@ -1,0 +1,38 @@
+"""Ages, snapshots and warm-up against a simulation that writes down what happens."""
+
+import pytest
+
+from gnnpar.config.schema import HistoryConfig
+from gnnpar.history import HistoryPolicy
+
+CASES = [(w, p) for w in (1, 2, 3, 7) for p in (1, 2, 3, 20)]
+
+
+@pytest.mark.parametrize(("warmup", "period"), CASES)
+def test_snapshots_and_ages_are_those_of_a_simulation(warmup, period):
+    policy = HistoryPolicy("snapshot", period, 1.0, warmup)
+    taken = []
+    next_close = warmup - 1
+    for step in range(warmup + 3 * period + 2):
+        assert policy.num_snapshots_before(step) == len(taken)
+        if step < warmup:
+            assert policy.is_exact(step) and policy.age(step) == 0
+        else:
+            assert not policy.is_exact(step)
+            assert policy.age(step) == step - taken[-1]
+        assert policy.closes(step) == (step == next_close)
+        if step == next_close:
+            taken.append(step)
+            next_close += period
+
+
+@pytest.mark.parametrize(("mode", "age"), [("latest", 1), ("drop", 0)])
+def test_other_modes_take_no_snapshots_and_their_age_is_constant(mode, age):
+    policy = HistoryPolicy(mode, 2, 1.0, 3)
+    assert not any(policy.closes(step) for step in range(20))
+    assert [policy.age(step) for step in range(6)] == [0, 0, 0, age, age, age]
+
+
+def test_it_takes_its_values_from_the_config():
+    config = HistoryConfig(mode="snapshot", period=7, gamma=0.5, warmup_steps=2)
+    assert HistoryPolicy.of(config) == HistoryPolicy("snapshot", 7, 0.5, 2)
