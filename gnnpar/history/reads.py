@@ -114,7 +114,7 @@ class Reads:
             there = self.position[self.planner.chunked.chunk_of[vertices].long()]
             here = self.position[chunk.index]
             rows = vertices + torch.where(there <= here, self.live, self.stale)
-            factor = (there == here).double() + self.planner.policy.gamma * (there < here)
+            factor = (there == here).double() + self.planner.policy.gamma * (there < here).double()
         return Columns(block, vertices, rows, factor)
 
 
