@@ -23,6 +23,8 @@ __all__ = ["DUPLICATE", "MISPLACED", "OK", "RANGE", "SPLIT", "STUCK", "UNLINKED"
 
 OK, STUCK, RANGE, MISPLACED, SPLIT, DUPLICATE, UNLINKED = range(7)
 
+PLANNED = -2.0  # the time of a forward that some program holds, before it is known
+
 # The kinds as plain integers, for the compiler; a test compares them with action.Kind.
 F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, REDUCE, STEP = range(10)  # noqa: E741
 
@@ -54,7 +56,7 @@ class Plan(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the loop writes. Times are −1 until known."""
+    """What the loop writes. Times are negative until known."""
 
     start: Any  # [codes]
     end: Any
@@ -99,6 +101,9 @@ def survey(p, st):  # type: ignore[no-untyped-def]
             if kind == F:
                 if st.owner[m] >= 0 and st.owner[m] != rep:
                     return SPLIT, r, i
+                if st.done[(rep * S + s) * M + m] == PLANNED:
+                    return DUPLICATE, r, i
+                st.done[(rep * S + s) * M + m] = PLANNED
                 st.owner[m] = rep
                 st.total[rep * S + s] += 1
             elif kind == REDUCE:
