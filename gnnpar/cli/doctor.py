@@ -9,6 +9,7 @@ import platform
 import shutil
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -89,7 +90,9 @@ def checks() -> Iterator[Check]:
 def _package(name: str, load: Callable[[str], object], extra: str = "") -> Check:
     """Imported, not only found: the original error is what helps, and a broken package may raise anything."""
     try:
-        load(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other people's packages, wherever they make an error of them
+            load(name)
     except ModuleNotFoundError as error:
         if error.name == name and extra:
             return Check(name, "missing", f"optional; pip install 'gnnpar[{extra}]'")

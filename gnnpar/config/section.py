@@ -49,10 +49,6 @@ def build(root: type[S], tree: Mapping[str, Any], faults: Iterable[str] = ()) ->
         before = len(found)
         if key in kinds:
             converted = _converted(key, value, kinds[key], found)
-        elif key in sections(root):
-            found.append(
-                f"{key}: is a section, so it holds keys such as {key}.{_first(kinds, key)}, not {value!r}"
-            )
         else:
             found.append(unknown_key(root, key))
         if len(found) > before:
@@ -95,6 +91,8 @@ def sections(root: type[Section]) -> tuple[str, ...]:
 def unknown_key(root: type[Section], key: str) -> str:
     """The fault of a key that does not exist, with the nearest one: by whole name, else by its last part."""
     kinds = key_kinds(root)
+    if key in sections(root):
+        return f"{key}: is a section; give its keys, such as {key}.{_first(kinds, key)}=..."
     hint = nearest(key, [*kinds, *sections(root)])
     last = key.rpartition(".")[2]
     same = [known for known in kinds if known.rpartition(".")[2] == last]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 import traceback
@@ -23,6 +24,8 @@ class Failure:
     Attributes:
         when: wall clock time of the exception; 0 where the process died without raising one, since nothing
             that happens to a peer makes a process die so: it came first.
+        lost_peer: the exception says that a connection broke: then another rank failed before, though its own
+            exception may have been caught, and so been dated, later.
         text: one line, or a message, for the user.
         trace: the traceback; empty for errors that explain themselves.
         title, faults: of an `InputError`; an empty title otherwise.
@@ -31,6 +34,7 @@ class Failure:
     rank: int
     when: float
     text: str
+    lost_peer: bool = False
     trace: str = ""
     title: str = ""
     faults: tuple[str, ...] = ()
@@ -54,13 +58,14 @@ class Failure:
     @classmethod
     def of_exception(cls, rank: int, error: BaseException) -> Failure:
         """From an exception, now."""
+        now, text = time.time(), str(error)
         if isinstance(error, InputError):
-            return cls(rank, time.time(), str(error), "", error.title, error.faults)
-        if isinstance(error, GnnparError):
-            text = str(error)
-            return cls(rank, time.time(), text if f"rank {rank}" in text else f"rank {rank}: {text}")
+            return cls(rank, now, text, title=error.title, faults=error.faults)
         trace = "".join(traceback.format_exception(error))
-        return cls(rank, time.time(), f"rank {rank}: {type(error).__name__}: {error}", trace)
+        lost_peer = _BROKEN_CONNECTION.search(trace) is not None
+        if isinstance(error, GnnparError):
+            return cls(rank, now, text if f"rank {rank}" in text else f"rank {rank}: {text}", lost_peer)
+        return cls(rank, now, f"rank {rank}: {type(error).__name__}: {text}", lost_peer, trace)
 
 
 def write_failure(failure: Failure, file: Path) -> None:
@@ -77,7 +82,7 @@ def describe_failures(failures: Sequence[Failure], logs: Path) -> GnnparError:
     """
     if not failures:
         return RunError(f"a rank failed and left no trace; see {logs}")
-    first, *others = sorted(failures, key=lambda failure: failure.when)
+    first, *others = sorted(failures, key=lambda failure: (failure.lost_peer, failure.when))
     if first.title:
         return InputError(first.title, first.faults)
     lines = [first.trace.rstrip(), ""] if first.trace else []
@@ -91,6 +96,10 @@ def describe_failures(failures: Sequence[Failure], logs: Path) -> GnnparError:
     return RunError("\n".join(lines))
 
 
+# What gloo, nccl and the store say when the process at the other end is gone.
+_BROKEN_CONNECTION = re.compile(
+    r"closed by peer|reset by peer|connection reset|broken pipe|remote process exited", re.IGNORECASE
+)
 _SIGNAL_HINTS: dict[int, str] = {
     signal.SIGKILL: ": by hand, or by the kernel when memory ran out (then use more stages or chunks, or "
     "memory.recompute=true)",
