@@ -38,6 +38,8 @@ REFUSED = {
     "types": (lambda: pyg.RGCNConv(8, 5, num_relations=2), "type of every edge"),
     "heterogeneous": (lambda: pyg.HypergraphConv(8, 5), "does not take x and edge_index"),
     "pair": (lambda: ReturnsPair(), "returns a tuple"),
+    "edges in groups of four": (lambda: pyg.MeshCNNConv(8, 5), "cannot run"),
+    "as long as the largest degree": (lambda: pyg.SAGEConv(8, 5, aggr="lstm"), "largest degree"),
 }
 
 

@@ -14,7 +14,7 @@ from gnnpar.model.adapters.foreign import Foreign, View
 __all__ = ["DGLConv"]
 
 _GRAPH, _FEATURES = ("graph", "g"), ("feat", "node_feat", "node_feats", "x", "nfeat", "inputs")
-_EDGE_FEATURES = ("efeat", "edge_feat", "edge_feats", "efeats")
+_EDGE_FEATURES = ("efeat", "edge_feat", "edge_feats", "efeats", "pseudo")
 
 
 class DGLConv(Foreign):

@@ -54,7 +54,7 @@ def _settle(layer: Foreign, cut: Tensor, graph: Graph) -> str | None:
     try:
         whole = _on_whole(trial, x, graph)
     except Exception as error:  # whatever a foreign module raises is the reason
-        return f"cannot run on a directed graph of 12 vertices: {_first_line(error)}"
+        return f"cannot run in float64 on a directed graph of 12 vertices: {_first_line(error)}"
     if not bool(whole.isfinite().all()):
         return "gives values that are not finite on a directed graph of 12 vertices"
     expected = _with_gradients(trial, x, whole)
