@@ -38,7 +38,7 @@ def pull_rows(
         target, source = out + row * out_stride * size, x
         barrier = gate + row * gate_stride * size if gate != 0 else gate
         extra = residual + row * residual_stride * size if residual != 0 else residual
-        edges = (x_stride, indices, index, begin, end, weight, me, factor, b)
+        edges = (x_stride, indices, index, ends[last], begin, end, weight, me, factor, b)
         left = width
         while left > 0:
             if left >= 8 * lanes:
