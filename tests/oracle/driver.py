@@ -21,7 +21,16 @@ from gnnpar.config.schema import (
 )
 from gnnpar.train.trainer import Trainer
 
-__all__ = ["TOLERANCE", "Case", "StepRecord", "mismatches", "run_cases", "run_reference", "run_trainer"]
+__all__ = [
+    "TOLERANCE",
+    "Case",
+    "StepRecord",
+    "make_trainer",
+    "mismatches",
+    "run_cases",
+    "run_reference",
+    "run_trainer",
+]
 
 TOLERANCE = 1e-10
 """Of a gradient's error, relative to the largest gradient element of the model."""
@@ -49,6 +58,7 @@ class Case:
     lr: float | None = None
     split: tuple = None
     decay: tuple = (0.0, None)
+    clip: float | None = None
     graph: tuple = field(default=())
     model: tuple = field(default=())
 
@@ -76,7 +86,10 @@ class Case:
             history=history(self.mode, period=self.period, gamma=self.gamma, warmup=self.warmup),
             memory=MemoryConfig(recompute=self.recompute),
             train=TrainConfig(
-                lr=self.learning_rate, weight_decay=self.decay[0], conv_weight_decay=self.decay[1]
+                lr=self.learning_rate,
+                weight_decay=self.decay[0],
+                conv_weight_decay=self.decay[1],
+                grad_clip=self.clip,
             ),
             optimizer=OptimizerConfig(name=self.optimizer),
         )

@@ -41,6 +41,15 @@ OTHERS = [
     *(chunked("gcnii", mode=mode, warmup=2) for mode in ("latest", "drop")),
     chunked("gcnii", mode="snapshot", period=1),
     chunked("gcnii", shuffle=False),
+    *(chunked(layer, graph=(("loops", True),)) for layer in LAYER_TYPES),
+    *(
+        chunked(layer, stages=stages, mode=mode)
+        for layer in ("mixed", "pyg")
+        for stages in (1, 3)
+        for mode in MODES
+    ),
+    *(chunked(layer, recompute=True, mode=mode) for layer in ("mixed", "pyg") for mode in MODES),
+    *(chunked("gen+edges", graph=(("edge_features", 2),), mode=mode) for mode in MODES),
     *(chunked(layer, gamma=0.7) for layer in ("gcnii", "gat")),
     chunked("gcnii", stages=4, chunks=5),
     chunked("gcnii", stages=3, split=(1, 2, 1)),

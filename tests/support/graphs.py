@@ -16,6 +16,8 @@ def tiny_graph(
     num_classes=3,
     sparse=False,
     weighted=False,
+    edge_features=0,
+    loops=False,
     multi_label=False,
     dtype=torch.float64,
     seed=0,
@@ -24,6 +26,7 @@ def tiny_graph(
 
     Degrees fall off as 1/rank; vertex 5 is isolated, vertex 6 of a directed graph has out-edges only. Every
     fifth vertex is unlabelled, some of them inside the training mask. Sparse features have empty rows.
+    `loops` adds three self loops.
     """
     gen = torch.Generator().manual_seed(seed)
     popularity = 1.0 / torch.arange(1, num_nodes + 1)
@@ -37,11 +40,16 @@ def tiny_graph(
     edges = torch.cat([edges, torch.tensor([[6, 6], [7, 8]])], 1).unique(dim=1)
     if not directed:
         edges = torch.cat([edges, edges.flip(0)], 1).unique(dim=1)
+    if loops:
+        edges = torch.cat([edges, torch.tensor([[1, 2, 9], [1, 2, 9]])], 1).unique(dim=1)
     weight = None
     if weighted:
         value = torch.rand(num_nodes, num_nodes, generator=gen, dtype=dtype) + 0.5
         value = value if directed else value + value.T
         weight = value[edges[0], edges[1]]
+    attr = None
+    if edge_features:
+        attr = torch.randn(edges.shape[1], edge_features, generator=gen, dtype=dtype)
     labels = torch.randint(num_classes, (num_nodes,), generator=gen)
     x = torch.randn(num_nodes, num_features, generator=gen, dtype=dtype)
     x[:, :num_classes] += torch.nn.functional.one_hot(labels, num_classes)
@@ -66,6 +74,7 @@ def tiny_graph(
         test_mask=part == 3,
         num_classes=num_classes,
         edge_weight=weight,
+        edge_attr=attr,
         name="tiny",
     )
 
