@@ -44,7 +44,7 @@ SPECIAL: dict[str, list[Case]] = {
     "GCN2Conv": [case("GCN2Conv(8, layer=1, alpha=0.1, lambda_=0.5, allow_zero_in_degree=True)")],
     "GINConv": [case("GINConv(mlp(8, 8), learn_eps=True)")],
     "GINEConv": [case("GINEConv(mlp(8, 8))", 8)],
-    "GMMConv": [case("GMMConv(8, 8, dim=3, n_kernels=2)", 3)],
+    "GMMConv": [case("GMMConv(8, 8, dim=3, n_kernels=2, allow_zero_in_degree=True)", 3)],
     "GatedGCNConv": [case("GatedGCNConv(8, 3, 8)", 3)],
     "GatedGraphConv": [
         case("GatedGraphConv(8, 8, n_steps=1, n_etypes=1)"),
