@@ -2,7 +2,7 @@
 
 A plain loop keeps a row's sums in memory and adds one edge after another to them. Here the sums of a tile
 of columns stay in registers for all edges of the row. A tile is some vectors of 64 bytes; the columns that
-are left over take one vector under a mask. Rows of edges ahead are prefetched, as memory is what it waits for.
+are left over take one vector under a mask. Rows of edges ahead are prefetched: memory is what it waits for.
 
 Addresses, positions and strides are int64, strides count numbers.
 """
@@ -40,7 +40,7 @@ def gather_tile(num_vectors: int, masked: bool = False) -> Any:
         place: (columns left, for `masked`; addresses of the tile in out, in row 0 of x, in gate or 0,
             in residual or 0)
         edges: (row stride of x, indices, a number of their type, last edge of all, first edge, last edge,
-            weights or None, self_row or a negative number, factor, b); all numbers are of the type of `factor`.
+            weights or None, self_row or a negative number, factor, b); numbers are of the type of `factor`.
     """
 
     @intrinsic
