@@ -1,4 +1,4 @@
-"""The fused pass between two GCNII aggregations gives what autograd gives, and autograd runs where it cannot."""
+"""Fused passes between GCNII aggregations give what autograd gives, which runs where they do not fit."""
 
 import pytest
 import torch

@@ -1,0 +1,102 @@
+"""Layers to stages, by hand and by measured costs."""
+
+import pytest
+import torch
+from runtime.cases import chunked_graph, make_config
+
+from gnnpar.config.schema import ParallelConfig
+from gnnpar.dist import Context
+from gnnpar.plan import plan_stages, profile, profile_layers, stage_faults
+from gnnpar.train.job import make_model
+
+LAYERS = 6
+
+
+class FirstOf(Context):
+    """Rank 0 of several, whose broadcasts need nobody."""
+
+    def broadcast_object(self, value, source, what):
+        assert source == 0
+        return value
+
+
+def context(num_stages):
+    return FirstOf(0, num_stages, torch.device("cpu"), 10.0)
+
+
+def plan(num_stages, given=None, name="gcnii"):
+    config = make_config(
+        {"num_layers": LAYERS, "name": name},
+        parallel=ParallelConfig(stages=num_stages, layers_per_stage=given),
+    )
+    chunked = chunked_graph(4)
+    return plan_stages(make_model(config, chunked.graph).double(), chunked, config, context(num_stages))
+
+
+def test_by_hand_the_ends_get_encoder_and_decoder():
+    assert plan(3, (1, 2, 3)) == (2, 2, 4)
+    assert plan(1, (LAYERS,)) == (LAYERS + 2,)
+
+
+def test_one_stage_holds_everything_unmeasured(monkeypatch):
+    monkeypatch.setattr(profile, "profile_layers", lambda *_: pytest.fail("measured for nothing"))
+    assert plan(1) == (LAYERS + 2,)
+
+
+@pytest.mark.parametrize(
+    ("costs", "wanted"),
+    [
+        ([0, 1, 1, 1, 1, 1, 1, 0], (4, 4)),
+        ([9, 1, 1, 1, 1, 1, 1, 0], (2, 6)),  # the encoder counts with the first layer
+        ([0, 1, 1, 1, 1, 1, 1, 9], (6, 2)),
+        ([0, 1, 1, 1, 9, 1, 1, 0], (4, 4)),
+    ],
+)
+def test_measured_costs_decide(monkeypatch, costs, wanted):
+    monkeypatch.setattr(profile, "profile_layers", lambda *_: costs)
+    found = plan(2)
+    slowest = lambda split: max(sum(costs[: split[0]]), sum(costs[split[0] :]))  # noqa: E731
+    assert sum(found) == LAYERS + 2 and slowest(found) == slowest(wanted)
+
+
+@pytest.mark.parametrize("num_stages", [2, LAYERS])
+def test_every_stage_gets_a_layer(num_stages):
+    found = plan(num_stages)
+    assert len(found) == num_stages and sum(found) == LAYERS + 2
+    assert found[0] >= 2 and found[-1] >= 2 and min(found) >= 1
+
+
+@pytest.mark.parametrize("name", ["gcnii", "resgcn", "gat"])
+def test_profiling_times_every_layer_and_leaves_the_model_alone(name):
+    config = make_config({"name": name, "num_layers": 3, "norm": "batch"}, dtype="float32")
+    chunked = chunked_graph(4, dtype=torch.float32)
+    model = make_model(config, chunked.graph)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    costs = profile_layers(model, chunked, config, repeats=1)
+    # What is done by row belongs to the aggregation before it, the start of the stage to the encoder.
+    timed = [i == 0 or layer.operator is not None for i, layer in enumerate(model.all_layers())]
+    assert [cost > 0 for cost in costs] == timed
+    assert all(p.grad is None for p in model.parameters())
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def config_of(stages, given=None):
+    num_layers = 8 if given is None else sum(given)
+    return make_config(
+        {"num_layers": num_layers}, parallel=ParallelConfig(stages=stages, layers_per_stage=given)
+    )
+
+
+def test_stages_that_fit_have_no_fault():
+    assert stage_faults(config_of(3), 3) == [] and stage_faults(config_of(2, (1, 2)), 3) == []
+
+
+def test_more_stages_than_layers_of_a_model_of_ones_own_are_a_fault():
+    (text,) = stage_faults(config_of(5), 3)
+    assert text == "parallel.stages: 5 stages, but the model has 3 layers; use 3 or fewer"
+
+
+@pytest.mark.parametrize("given", [(1, 1), (3, 4)])
+def test_a_split_that_does_not_fit_a_model_of_ones_own_is_a_fault(given):
+    (text,) = stage_faults(config_of(2, given), 3)
+    assert text.startswith("parallel.layers_per_stage: ") and "sum 3" in text
