@@ -21,8 +21,8 @@ Written from `gnnpar/config/schema.py` by `make docs`.
 
 A run is described by config groups and keys, as in
 `gnnpar train model=gcnii system=gnnpipe model.num_layers=64 train.lr=0.01`. A group picks a file of
-`configs/`, which sets some keys; a key given on the command line wins. `config.yaml` in a run's directory holds
-every key as it was.
+`configs/`, which sets some keys; a key given on the command line wins. `config.yaml` in a run's directory
+holds every key as it was.
 
 | group | choices |
 |---|---|

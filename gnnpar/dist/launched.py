@@ -20,15 +20,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
+import torch
 from torch._C._distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 
+from gnnpar.config.schema import LaunchConfig
 from gnnpar.dist.failure import Failure, write_failure
+from gnnpar.dist.launch import num_cores
 from gnnpar.errors import InputError, RunError
 
-__all__ = ["Membership", "adopt_slurm", "is_first_process", "main", "under_launcher"]
+__all__ = ["Membership", "adopt_slurm", "is_first_process", "main", "settle", "under_launcher"]
+
+logger = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 SLURM_PORTS = range(20_000, 60_000)
 
 
@@ -70,6 +76,27 @@ def first_host(nodes: str) -> str:
     if found is None:
         raise InputError("Slurm", [f"SLURM_STEP_NODELIST: cannot read {nodes!r}; set MASTER_ADDR by hand"])
     return "".join(part or "" for part in found.groups())
+
+
+def settle(config: LaunchConfig, environment: Mapping[str, str] = os.environ) -> int:
+    """In a process that torchrun or srun has started, do what our launcher does through the environment.
+
+    Sets the allocator's thresholds and torch's threads; returns how many. torchrun sets `OMP_NUM_THREADS=1`
+    for users who have not set it: there, 1 does not count as a wish.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
+    for parameter in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
+        if mallopt is not None:
+            mallopt(parameter, (1 << 31) - 1)
+    wished = int(environment.get("OMP_NUM_THREADS", "0"))
+    if wished == 1 and "TORCHELASTIC_RUN_ID" in environment:
+        wished = 0
+    local = environment.get("LOCAL_WORLD_SIZE") or environment.get("SLURM_STEP_TASKS_PER_NODE", "1")
+    ranks_here = int(local.partition("(")[0].partition(",")[0])
+    threads = config.threads or wished or max(1, num_cores() // ranks_here)
+    torch.set_num_threads(threads)
+    logger.info("%d threads a rank, %d ranks here, %d cores", threads, ranks_here, num_cores())
+    return threads
 
 
 @dataclass(frozen=True)

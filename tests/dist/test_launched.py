@@ -3,10 +3,13 @@
 import threading
 
 import pytest
+import torch
 from torch._C._distributed_c10d import HashStore
 
+from gnnpar.config import LaunchConfig
 from gnnpar.dist.failure import Failure, describe_failures, write_failure
-from gnnpar.dist.launched import Membership, adopt_slurm, first_host, is_first_process, under_launcher
+from gnnpar.dist.launch import num_cores
+from gnnpar.dist.launched import Membership, adopt_slurm, first_host, is_first_process, settle, under_launcher
 from gnnpar.errors import InputError, RunError
 
 SRUN = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77"}
@@ -58,6 +61,26 @@ def test_first_host_of_a_node_list(nodes, first):
 def test_a_node_list_that_cannot_be_read_is_a_fault():
     with pytest.raises(InputError, match="MASTER_ADDR"):
         first_host("")
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "threads"),
+    [
+        ({"threads": 3}, {"OMP_NUM_THREADS": "2"}, 3),
+        ({}, {"OMP_NUM_THREADS": "2"}, 2),
+        ({}, {"OMP_NUM_THREADS": "1"}, 1),
+        ({}, {"LOCAL_WORLD_SIZE": "100000"}, 1),
+        ({}, {"SLURM_STEP_TASKS_PER_NODE": "100000(x2),1"}, 1),
+        ({}, {"LOCAL_WORLD_SIZE": "1", "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "x"}, num_cores()),
+    ],
+)
+def test_threads_under_another_launcher(config, environment, threads):
+    before = torch.get_num_threads()
+    try:
+        assert settle(LaunchConfig(**config), environment) == threads
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def share(make):
