@@ -24,9 +24,7 @@ def exchange(context):
     row = [torch.arange(12.0).reshape(3, 4).t() + context.rank, torch.tensor([7], dtype=torch.int32)]
     sent = [
         transport.send(tensors(context.rank), peer, 0, "stage", "payload"),
-        transport.send(
-            [strided + context.rank, torch.tensor([7], dtype=torch.int32)], peer, 64, "halo", "row"
-        ),
+        transport.send(row, peer, 64, "halo", "row"),
     ]
     second = transport.receive([torch.empty(4, 3), torch.empty(1, dtype=torch.int32)], peer, 64, "row")
     first = transport.receive([torch.empty(s).double() for s in SHAPES], peer, 0, "payload")
@@ -38,7 +36,7 @@ def exchange(context):
 
 def test_tensors_arrive_by_tag_and_bytes_are_counted_exactly(pool):
     numbers = sum(torch.Size(s).numel() for s in SHAPES)
-    for rank, (arrived, count, messages, waited) in enumerate(pool.run(exchange, 2)):
+    for rank, (arrived, count, messages, waited) in enumerate(pool.run(exchange, 2, timeout_s=20)):
         peer = 1 - rank
         (row, integer), payload = arrived
         assert torch.equal(row, torch.arange(12.0).reshape(3, 4).t() + peer) and integer.item() == 7
@@ -65,7 +63,7 @@ def wait_for_nothing(context):
 
 
 def test_an_overrun_deadline_names_rank_message_and_peer(pool):
-    text, _ = pool.run(wait_for_nothing, 2)
+    text, _ = pool.run(wait_for_nothing, 2, timeout_s=20)
     wanted = "rank 0: waiting for 1RECV_F3 (chunk 5, rows 10 to 20) with rank 1: no answer within 0.5 s"
     assert text == wanted
 
