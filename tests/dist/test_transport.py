@@ -9,7 +9,7 @@ from gnnpar.dist import Transport
 from gnnpar.errors import RunError
 from gnnpar.trace import Recorder
 
-SHAPES = [(3, 4), (5,), (2, 3, 2)]
+SHAPES = [(3, 4), (5,), (0, 7), (2, 3, 2)]
 
 
 def tensors(base):
