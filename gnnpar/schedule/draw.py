@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from html import escape
 
-from gnnpar.schedule.action import Action, Item, Kind
+from gnnpar.schedule.action import Action, Kind
 from gnnpar.schedule.simulate import Timed
 
 __all__ = ["chrome", "grid", "svg"]
@@ -113,7 +113,7 @@ def chrome(timed: Iterable[Timed], *, unit_us: float = 1.0, name: str = "gnnpar"
             "pid": 0,
             "tid": bar.rank,
             "name": str(bar.action),
-            "cat": "+".join(part.kind.name for part in bar.action.parts),
+            "cat": bar.action.kind.name,
             "ts": bar.start * unit_us,
             "dur": (bar.end - bar.start) * unit_us,
         }
@@ -126,16 +126,14 @@ def _one_stage_each(bars: Iterable[Timed]) -> bool:
     """Whether the rank already says which stage an action is of."""
     held: dict[int, set[tuple[int, int]]] = {}
     for bar in bars:
-        held.setdefault(bar.rank, set()).update((part.replica, part.stage) for part in bar.action.parts)
+        held.setdefault(bar.rank, set()).add((bar.action.replica, bar.action.stage))
     return all(len(stages) == 1 for stages in held.values())
 
 
-def _label(item: Item, plain: bool) -> str:
-    text = str(item)
-    if plain and isinstance(item, Action):
-        return text.removeprefix(str(item.stage)).removesuffix(f"@{item.replica}")
-    return text
+def _label(action: Action, plain: bool) -> str:
+    text = str(action)
+    return text.removeprefix(str(action.stage)).removesuffix(f"@{action.replica}") if plain else text
 
 
-def _colour(item: Item) -> str:
-    return _COLOURS.get(item.parts[0].kind, _MESSAGE_COLOUR)
+def _colour(action: Action) -> str:
+    return _COLOURS.get(action.kind, _MESSAGE_COLOUR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gnnpar.errors import InputError
 from gnnpar.schedule.action import Action, Compound, Item, Kind
@@ -23,7 +24,7 @@ def lower(schedule: Schedule, *, matching: str = "asynchronous", costs: Costs | 
     their messages in one order, no tag is needed, and posting sends without waiting (and receives ahead)
     never deadlocks, whatever the family.
 
-    ``rendezvous``: every message is placed at the time its producer ends (under ``costs``), in one order for
+    ``rendezvous``: every message is placed at the time its producer ends if messages are free, in one order for
     all ranks, so that even sends that block until they are received never deadlock. It takes compounds apart.
     ``paired``: the same, and a send next to a receive becomes one exchange, ``(2SEND_F3>3;2RECV_B1<3)``,
     which a full-duplex port runs together.
@@ -115,8 +116,9 @@ def _asynchronous(schedule: Schedule) -> list[list[Item]]:
 
 def _rendezvous(schedule: Schedule, costs: Costs | None, paired: bool) -> list[list[Item]]:
     """Every message at the time its producer ends, in one order for all ranks."""
+    free = replace(costs or Costs(), latency=0.0, message=0.0, message_back=None)
     events: list[tuple[float, int, int, int, Action]] = []
-    for number, timed in enumerate(simulate(schedule, costs).timeline):
+    for number, timed in enumerate(simulate(schedule, free).timeline):
         (part,) = timed.action.parts
         events.append((timed.start, 1, timed.rank, number, part))
         if part.kind in (Kind.F, Kind.B, Kind.I):

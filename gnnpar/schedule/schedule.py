@@ -120,7 +120,7 @@ class Schedule:
         lines += [f"placement@{copy}: {' '.join(map(str, row))}" for copy, row in enumerate(self.placement)]
         if not self.is_chain:
             lines.append("edges: " + " ".join(f"{source}>{target}" for source, target in self.stage_edges))
-        lines += [f"rank {number}: {' '.join(map(str, rank))}" for number, rank in enumerate(self.ranks)]
+        lines += [f"rank {number}: {' '.join(rank.texts())}" for number, rank in enumerate(self.ranks)]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -171,7 +171,7 @@ class Schedule:
                 "lowered": self.lowered,
                 "placement": self.placement,
                 "edges": self.stage_edges,
-                "ranks": [[str(item) for item in rank] for rank in self.ranks],
+                "ranks": [rank.texts() for rank in self.ranks],
             }
         )
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gnnpar.errors import InputError
 from gnnpar.schedule import kernel
-from gnnpar.schedule.action import Item, Kind
+from gnnpar.schedule.action import Action, Kind
 from gnnpar.schedule.check import explain
 from gnnpar.schedule.costs import Costs
 from gnnpar.schedule.dependencies import INDEPENDENT, Dependencies
@@ -26,7 +26,7 @@ class Timed:
     rank: int
     start: float
     end: float
-    action: Item
+    action: Action
 
 
 @dataclass(frozen=True)

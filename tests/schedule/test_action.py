@@ -55,6 +55,7 @@ def test_program_gives_back_its_items(listed):
     program = Program(listed)
     assert len(program) == len(listed)
     assert list(program) == listed
+    assert program.texts() == [str(item) for item in listed]
     assert program == Program(listed) and hash(program) == hash(Program(listed))
     assert program[1:] == tuple(listed[1:])
 

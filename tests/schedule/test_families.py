@@ -153,7 +153,8 @@ def test_chimera(stages):
     for ratio in (2, 3):
         more = run("chimera", stages, ratio * stages, EQUAL)
         assert set(more.idle) == {stages - 2}
-        assert max(more.peak_in_flight) <= stages
+        assert more.peak_in_flight == equal.peak_in_flight
+        assert max(run("chimera", stages, ratio * stages, DOUBLE).idle) == (ratio + 1) * (stages - 2)
 
 
 @pytest.mark.parametrize("stages", [2, 4, 8])

@@ -23,9 +23,9 @@ def chimera(num_stages: int, num_micro_batches: int) -> Schedule:
 
     Units of D micro-batches, D/2 each way and no more in flight, in greedy order: a backward first, then the
     lowest micro-batch, then the lowest stage. For M > D units are concatenated: the first forwards of one
-    fill the idle end of the one before. Idle per rank D−2 slots where tB = tF, for M = D 2(D−2)tF where
-    tB = 2tF; peak D/2 + 1 (end ranks) to D (middle). Gradients are reduced between ranks d and D−1−d, each
-    stage as soon as it is complete.
+    fill the idle end of the one before. Idle per rank D−2 slots where tB = tF, (k+1)(D−2)tF where
+    tB = 2tF and M = kD (the paper's forward doubling for that case is not built); peak D/2 + 1 (end ranks) to
+    D (middle). Gradients are reduced between ranks d and D−1−d, each stage as soon as it is complete.
 
     Args:
         num_stages: D, even. num_micro_batches: even; beyond D a multiple of D is not needed, the last unit is

@@ -1,0 +1,138 @@
+"""`gnnpar systems`: every schedule family and preset beside each other, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from gnnpar.cli.costs import COSTS_USAGE, split_costs, whole
+from gnnpar.cli.options import split_options, wants_help
+from gnnpar.cli.table import print_json, print_rows
+from gnnpar.config.resources import resource_dir
+from gnnpar.errors import Faults, InputError
+from gnnpar.schedule import Costs, Schedule, check, lower, simulate
+from gnnpar.schedule.families import FAMILIES, Family
+
+__all__ = ["Row", "main", "rows"]
+
+USAGE = f"""usage: gnnpar systems [stages=4] [micro_batches=16] [KEY=VALUE …] [format=table|json]
+
+Simulates every schedule family on `stages` ranks: bubble; peak of activations, in what one micro-batch keeps
+on 1/stages of the layers; copies of the weights; messages in a step; and whether vertex chunks with history
+may run in its order. On independent micro-batches every family is exact.
+
+{COSTS_USAGE}  overlap=serial|full               parts of an overlapped pair: one after the other, or together
+"""
+
+CHOICES = {"format": ("table", "json"), "overlap": ("serial", "full"), "stages": (), "micro_batches": ()}
+
+PRESETS = {
+    "full_batch": "the whole graph at once on one rank: no schedule, exact",
+    "gnnpipe": "schedule gpipe on vertex chunks with history and accumulated gradients",
+}
+
+RELATED = {
+    "ampnet": "asynchronous, updates without a flush: a policy for weights, not an order",
+    "wpipe": "asynchronous 1F1B with two groups of weights (as 2BW, double-grouped): a policy for weights",
+    "pipefisher": "fills the bubble of gpipe, one_f_one_b or chimera with second-order work",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One family at given counts; numbers are None where it is not defined for them, and `note` says why."""
+
+    system: str
+    paper: str
+    bubble: float | None
+    peak_activations: float | None
+    weight_copies: float | None
+    messages: int | None
+    exact: str
+    note: str
+
+
+def main(argv: list[str]) -> int:
+    """Run the subcommand; the exit code. Raises `InputError` for the caller to print."""
+    if wants_help(argv):
+        print(USAGE, end="")
+        return 0
+    options, rest = split_options(argv, CHOICES)
+    faults = Faults("gnnpar systems")
+    costs, rest = split_costs(rest, faults)
+    faults.extend(f"{argument.partition('=')[0]}: unknown" for argument in rest)
+    stages = whole("stages", options["stages"] or "4", faults)
+    batches = whole("micro_batches", options["micro_batches"] or "16", faults)
+    faults.raise_if_any()
+    found = rows(stages, batches, costs, overlap=options["overlap"])
+    if options["format"] == "json":
+        print_json([asdict(row) for row in found])
+        return 0
+    columns = ["system", "bubble", "peak activations", "weight copies", "messages", "exact", ""]
+    print_rows(
+        f"{stages} ranks, {batches} micro-batches",
+        columns,
+        [
+            (
+                row.system,
+                _text(row.bubble, ".3f"),
+                _text(row.peak_activations, "g"),
+                _text(row.weight_copies, "g"),
+                _text(row.messages, "d"),
+                row.exact,
+                row.note,
+            )
+            for row in found
+        ],
+        align="lrrrrll",
+    )
+    return 0
+
+
+def rows(stages: int, batches: int, costs: Costs, *, overlap: str = "serial") -> list[Row]:
+    """Every family, then the presets that are shipped, then systems that are no order of their own."""
+    found = [_family_row(family, stages, batches, costs, overlap) for family in FAMILIES.values()]
+    shipped = sorted(path.stem for path in (resource_dir("configs") / "system").glob("*.yaml"))
+    found += [
+        Row(name, "", None, None, None, None, "", PRESETS.get(name, "a preset: see its configuration"))
+        for name in shipped
+        if name not in FAMILIES
+    ]
+    return found + [Row(name, "", None, None, None, None, "", note) for name, note in RELATED.items()]
+
+
+def _family_row(family: Family, stages: int, batches: int, costs: Costs, overlap: str) -> Row:
+    try:
+        schedule = family(stages, batches)
+    except InputError as error:
+        note = "not defined here: " + "; ".join(error.faults)
+        return Row(family.name, family.paper, None, None, None, None, "", note)
+    blocking = family.matching != "asynchronous"
+    order = lower(schedule, matching=family.matching, costs=costs) if blocking else schedule
+    result = simulate(order, costs, overlap=overlap, rendezvous=blocking)
+    share = schedule.num_ranks / schedule.num_stages
+    held = sum(len(row) for row in schedule.placement)
+    return Row(
+        family.name,
+        family.paper,
+        result.bubble,
+        max(result.peak_in_flight) * share,
+        held / schedule.num_stages,
+        result.messages,
+        _exactness(schedule),
+        family.summary,
+    )
+
+
+def _exactness(schedule: Schedule) -> str:
+    """Which micro-batches a step is exact for, or faithful to the chunked semantics."""
+    for gradient, text in (("accumulate", "batches, chunks"), ("drop", "batches, chunks if history.gamma=0")):
+        try:
+            check(schedule, batch="chunk", neighbours="history", gradient=gradient)
+        except InputError:
+            continue
+        return text
+    return "batches"
+
+
+def _text(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
