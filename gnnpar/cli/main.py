@@ -22,6 +22,8 @@ COMMANDS = {
     "train": "train a model and print a summary",
     "partition": "cut a graph into chunks and report how good the cut is",
     "data": "list, describe, convert and fetch datasets",
+    "simulate": "draw when each rank would do what, without starting one",
+    "systems": "compare all schedules",
     "doctor": "check this machine and what is installed",
 }
 """Subcommands: each is `main(argv) -> int` in the module of its name, imported only when asked for."""
