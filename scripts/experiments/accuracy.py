@@ -1,0 +1,176 @@
+"""What chunks and histories cost in accuracy: `python -m scripts.experiments.accuracy`.
+
+Writes results/tables/accuracy.md; needs the graphs of GNNPAR_TEST_DATA. Every run is trained in one process
+(one stage: results do not depend on the number of stages, and one run is repeated in two processes to show
+it), two runs side by side. A finished run leaves a JSON file in results/runs/accuracy, named by its
+configuration; called again, the script trains what is missing. Runs come in order of interest, so that a
+budget of minutes gives the best table it can. After a change of the code, remove the JSON files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from gnnpar.config import compose
+from gnnpar.dist.launch import ALLOCATOR
+from gnnpar.train.rundir import write_atomically
+from scripts.bench.report import command_line, machine, save
+from scripts.experiments.accuracy_cases import CASES, Run, list_runs
+from scripts.experiments.accuracy_page import accuracy_table, detail_table, notes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, help="at most, in place of each case's own number")
+    parser.add_argument(
+        "--patience", type=int, default=100, help="epochs without a better validation accuracy"
+    )
+    parser.add_argument("--budget-minutes", type=float, help="start no run after so many")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=Path("results/runs/accuracy"))
+    parser.add_argument("--out", type=Path, default=Path("results/tables/accuracy.md"))
+    parser.add_argument(
+        "--estimate", action="store_true", help="say from a few epochs how long all would take"
+    )
+    args = parser.parse_args()
+    if "GNNPAR_TEST_DATA" not in os.environ:
+        parser.error("set GNNPAR_TEST_DATA to the folder of the graphs")
+    os.environ.update(ALLOCATOR, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    data = Path(os.environ["GNNPAR_TEST_DATA"]).absolute()
+    runs = list_runs(args.cases, args.seeds, data, args.epochs, args.patience)
+    if args.estimate:
+        _estimate(runs, args.processes)
+        return
+    args.runs.mkdir(parents=True, exist_ok=True)
+    late = _train_missing(runs, args)
+    files = [(run, run.file(args.runs)) for run in runs]
+    finished = [(run, json.loads(file.read_text())) for run, file in files if file.exists()]
+    parts = [
+        notes(args.cases, args.seeds, args.epochs, args.patience),
+        accuracy_table(finished, args.cases, len(args.seeds)),
+        detail_table(finished, args.cases, len(args.seeds)),
+        *([f"Incomplete: {late} of {len(runs)} runs did not fit into the budget."] if late else []),
+        *_two_stages([run for run, _ in finished], args.runs),
+        f"Command: `{command_line('scripts.experiments.accuracy')}`",
+        machine(),
+    ]
+    save(args.out, "Accuracy under chunks and histories", parts)
+
+
+def train(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Train in this process, with one thread: the summary of `train_loop`, and the CPU seconds it took."""
+    import torch
+
+    from gnnpar.data import load
+    from gnnpar.dist import Context
+    from gnnpar.train.job import make_model
+    from gnnpar.train.loop import train_loop
+    from gnnpar.train.run import prepare
+    from gnnpar.train.trainer import Trainer
+
+    torch.set_num_threads(1)
+    config = compose(overrides)
+    graph = load(config.dataset)
+    trainer = Trainer(make_model(config, graph), prepare(config, graph, None), config, Context.single())
+    start = time.process_time()
+    epochs: list[dict[str, Any]] = []
+    summary = train_loop(trainer, config, lambda epoch: epochs.append(epoch.to_json())).summary
+    cpu_s = time.process_time() - start
+    evaluated = [epoch for epoch in epochs if "val_metric" in epoch]
+    return summary | {"cpu_s": cpu_s, "overrides": list(overrides), "evaluated": evaluated}
+
+
+def _pool(processes: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _train_missing(runs: list[Run], args: argparse.Namespace) -> int:
+    """Train what has no file yet; the number of runs that were not started for lack of time."""
+    missing = [run for run in runs if not run.file(args.runs).exists()]
+    start, total, done = time.monotonic(), len(missing), 0
+    running: dict[Future[dict[str, Any]], Run] = {}
+    with _pool(args.processes) as pool:
+        while missing or running:
+            minutes = (time.monotonic() - start) / 60
+            over = args.budget_minutes is not None and minutes > args.budget_minutes
+            while missing and not over and len(running) < args.processes:
+                run = missing.pop(0)
+                running[pool.submit(train, run.overrides)] = run
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                run, result, done = running.pop(future), future.result(), done + 1
+                _write(run.file(args.runs), result)
+                print(
+                    f"[{done}/{total}, {(time.monotonic() - start) / 60:.1f} min] {CASES[run.case].label}, "
+                    f"{run.variant}, seed {run.seed}: test {100 * result['test_accuracy']:.1f}, best epoch "
+                    f"{result['best_epoch']} of {result['num_epochs']}, {result['total_time_s']:.0f} s",
+                    file=sys.stderr,
+                )
+    return len(missing)
+
+
+def _two_stages(finished: list[Run], folder: Path) -> list[str]:
+    """Train the first finished GNNPipe run again in two processes, and say whether it found the same."""
+    from gnnpar.train.run import run as launch
+
+    first = next((run for run in finished if run.variant == "γ = 1"), None)
+    if first is None:
+        return []
+    again = Run(first.case, "two stages", first.seed, (*first.overrides, "parallel.stages=2"))
+    file = again.file(folder)
+    if not file.exists():
+        run_dir = (f"run.dir={file.with_suffix('')}", "run.overwrite=true")
+        _write(file, launch(compose((*again.overrides, *run_dir))).summary)
+    one, two = (json.loads(path.read_text()) for path in (first.file(folder), file))
+    said = [
+        f"{label}: test {100 * found['test_accuracy']:.2f}, validation {100 * found['val_accuracy']:.2f}, "
+        f"best epoch {found['best_epoch']} of {found['num_epochs']}"
+        for label, found in (("One stage", one), ("two stages in two processes", two))
+    ]
+    keys = ("test_accuracy", "val_accuracy", "best_epoch", "num_epochs")
+    verdict = "The same." if all(one[key] == two[key] for key in keys) else "Not the same."
+    return [f"{CASES[first.case].label}, γ = 1, seed {first.seed}: {'; '.join(said)}. {verdict}"]
+
+
+def _estimate(runs: list[Run], processes: int) -> None:
+    """CPU seconds of each case and variant, from a few epochs and the evaluations among them."""
+    few, total = 10, 0.0
+    seeds = {run.seed for run in runs}
+    chosen = {(run.case, run.variant): run for run in runs}
+    with _pool(processes) as pool:
+        futures = {
+            key: pool.submit(train, (*run.overrides, f"train.num_epochs={few}"))
+            for key, run in chosen.items()
+        }
+        for key, future in futures.items():
+            found, num_epochs = future.result(), chosen[key].config.train.num_epochs
+            seconds = found["cpu_s"] / few * num_epochs
+            total += seconds * len(seeds)
+            print(
+                f"{key[0]:10} {key[1]:13} CPU {found['cpu_s'] / few:.3f} s an epoch, evaluation included; "
+                f"{seconds:.0f} s for {num_epochs}",
+                flush=True,
+            )
+    minutes = total / 60
+    print(f"all: at most {minutes:.0f} CPU minutes, {minutes / processes:.0f} on {processes} quiet cores")
+
+
+def _write(file: Path, result: dict[str, Any]) -> None:
+    write_atomically(file, json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

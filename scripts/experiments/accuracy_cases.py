@@ -1,0 +1,113 @@
+"""The runs of the accuracy table: models on graphs, and what each is trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnpar.config import RunConfig, compose
+from gnnpar.config.files import config_hash
+
+__all__ = ["CASES", "CHUNKS", "EVAL_EVERY", "VARIANTS", "Case", "Run", "list_runs"]
+
+CHUNKS = 8
+EVAL_EVERY = 5
+GCNII = ("model=gcnii", "train.lr=0.01", "train.weight_decay=5e-4", "train.conv_weight_decay=0.01")
+RESGCN = (
+    *("model=resgcn", "model.num_layers=16", "model.hidden=64", "model.dropout=0.5"),
+    *("train.lr=0.01", "train.weight_decay=5e-4"),
+)
+GCN = (
+    *("model=gcn", "model.num_layers=32", "model.hidden=64", "model.dropout=0.5"),
+    *("train.lr=0.01", "train.weight_decay=5e-4"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of the table.
+
+    Attributes:
+        published: test accuracy in percent, as published.
+        num_epochs: at most; early stopping may end a run before.
+        splits: the seed chooses the split too.
+        variants: of `VARIANTS`; all where empty.
+    """
+
+    label: str
+    dataset: str
+    overrides: tuple[str, ...]
+    num_epochs: int
+    published: str = "–"
+    splits: bool = False
+    variants: tuple[str, ...] = ()
+
+
+def _gcnii(layers: int, hidden: int, dropout: float, theta: float) -> tuple[str, ...]:
+    shape = (f"model.num_layers={layers}", f"model.hidden={hidden}")
+    return (*GCNII, *shape, f"model.dropout={dropout}", f"model.theta={theta}", "model.alpha=0.1")
+
+
+CASES = {
+    "cora": Case("Cora, GCNII 64 × 64", "cora", _gcnii(64, 64, 0.6, 0.5), 300, "85.5 ± 0.5"),
+    "citeseer": Case("Citeseer, GCNII 32 × 256", "citeseer", _gcnii(32, 256, 0.7, 0.6), 150, "73.4 ± 0.6"),
+    "pubmed": Case("PubMed, GCNII 16 × 256", "pubmed", _gcnii(16, 256, 0.5, 0.4), 100, "80.2 ± 0.4"),
+    "chameleon": Case("Chameleon, ResGCN+ 16 × 64", "chameleon", RESGCN, 200, splits=True),
+    "squirrel": Case("Squirrel, ResGCN+ 16 × 64", "squirrel", RESGCN, 200, splits=True),
+    "gcn": Case("Cora, plain GCN 32 × 64", "cora", GCN, 200, variants=("full batch", "γ = 1")),
+}
+
+PIPE = ("system=gnnpipe", "parallel.stages=1", f"batch.num_chunks={CHUNKS}")
+VARIANTS = {
+    "full batch": ("system=full_batch",),
+    "γ = 1": (*PIPE, "history.gamma=1"),
+    "γ = 0": (*PIPE, "history.gamma=0"),
+    "γ = 2": (*PIPE, "history.gamma=2"),
+    "drop": (*PIPE, "history.mode=drop"),
+    "snapshot(20)": (*PIPE, "history.mode=snapshot", "history.period=20"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run."""
+
+    case: str
+    variant: str
+    seed: int
+    overrides: tuple[str, ...]
+
+    @property
+    def config(self) -> RunConfig:
+        return compose(self.overrides)
+
+    def file(self, folder: Path) -> Path:
+        """Where the result lies; another configuration has another file."""
+        variant = "".join(letter for letter in self.variant if letter.isalnum())
+        return folder / f"{self.case}-{variant}-{self.seed}-{config_hash(self.config)}.json"
+
+
+def list_runs(
+    cases: Sequence[str], seeds: Sequence[int], data: Path, num_epochs: int | None, patience: int
+) -> list[Run]:
+    """All runs, in order of interest: full batch and γ = 1 come first, then seed by seed.
+
+    Args:
+        num_epochs: at most, in place of each case's own number.
+    """
+
+    def runs() -> Iterator[Run]:
+        for name in cases:
+            case = CASES[name]
+            for variant in case.variants or VARIANTS:
+                for seed in seeds:
+                    common = (
+                        *(f"dataset={case.dataset}", f"dataset.path={data / case.dataset}.npz"),
+                        *(f"dataset.split={seed if case.splits else 0}", f"seed={seed}", "launch.threads=1"),
+                        *(f"train.num_epochs={num_epochs or case.num_epochs}", f"train.patience={patience}"),
+                        *(f"train.eval_every={EVAL_EVERY}", "trace.tensorboard=false"),
+                    )
+                    yield Run(name, variant, seed, (*VARIANTS[variant], *case.overrides, *common))
+
+    return sorted(runs(), key=lambda run: (run.variant not in ("full batch", "γ = 1"), run.seed))
