@@ -1,6 +1,6 @@
 """One picture writer for plans and measurements: terminal grid, SVG, Chrome/Perfetto trace.
 
-Every function takes timed actions, from ``simulate(...).timeline`` or from a run's recorded events.
+Every function takes timed actions, from ``simulate(...).timeline`` or from a run's events by ``measured``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 from gnnpar.schedule.action import Action, Kind
 from gnnpar.schedule.simulate import Timed
 
-__all__ = ["chrome", "grid", "svg"]
+__all__ = ["chrome", "grid", "measured", "svg"]
 
 _COLOURS = {
     Kind.F: "#8ecae6",
@@ -23,6 +23,22 @@ _COLOURS = {
     Kind.STEP: "#adb5bd",
 }
 _MESSAGE_COLOUR = "#dee2e6"
+
+
+def measured(ranks: Iterable[Iterable[tuple[str, float, float]]]) -> list[Timed]:
+    """What ranks recorded, as the other functions take it; time 0 is the first start.
+
+    Args:
+        ranks: for each rank (action as text, start, end), on one clock.
+
+    Raises:
+        InputError: a text is not one action.
+    """
+    events = [(rank, *event) for rank, found in enumerate(ranks) for event in found]
+    origin = min((start for _, _, start, _ in events), default=0.0)
+    return [
+        Timed(rank, start - origin, end - origin, Action.parse(text)) for rank, text, start, end in events
+    ]
 
 
 def grid(timed: Iterable[Timed], *, slot: float | None = None, wrap: int = 0) -> str:

@@ -24,7 +24,7 @@ def lower(schedule: Schedule, *, matching: str = "asynchronous", costs: Costs | 
     their messages in one order, no tag is needed, and posting sends without waiting (and receives ahead)
     never deadlocks, whatever the family.
 
-    ``rendezvous``: every message is placed at the time its producer ends if messages are free, in one order for
+    ``rendezvous``: every message is placed at the time its producer ends if they are free, in one order for
     all ranks, so that even sends that block until they are received never deadlock. It takes compounds apart.
     ``paired``: the same, and a send next to a receive becomes one exchange, ``(2SEND_F3>3;2RECV_B1<3)``,
     which a full-duplex port runs together.

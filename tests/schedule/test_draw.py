@@ -1,8 +1,11 @@
 import json
 from xml.etree import ElementTree
 
+import pytest
+
+from gnnpar.errors import InputError
 from gnnpar.schedule import Costs, Timed, fill_drain, parse_item, simulate
-from gnnpar.schedule.draw import chrome, grid, svg
+from gnnpar.schedule.draw import chrome, grid, measured, svg
 
 
 def test_grid_of_a_plan():
@@ -14,9 +17,19 @@ def test_grid_of_a_plan():
 
 
 def test_grid_of_a_measurement_takes_the_same_writer():
-    measured = [Timed(0, 0.1, 1.05, parse_item("0F0")), Timed(1, 1.1, 3.0, parse_item("1B0"))]
-    assert grid(measured, slot=1.0).splitlines() == ["rank 0  F0 .  .", "rank 1  .  B0 -"]
+    recorded = [[("0F0", 7.1, 8.05)], [("1B0", 8.1, 10.0)]]
+    assert measured(recorded)[0] == Timed(0, 0, 8.05 - 7.1, parse_item("0F0"))
+    assert grid(measured(recorded), slot=1.0).splitlines() == ["rank 0  F0 .  .", "rank 1  .  B0 -"]
+    with pytest.raises(InputError, match="halo"):
+        measured([[("halo", 0.0, 1.0)]])
     assert grid([]) == ""
+
+
+def test_a_long_grid_goes_on_below():
+    drawn = grid(simulate(fill_drain(2, 9), Costs(B=1)).timeline, wrap=40)
+    first, second = drawn.split("\n\n")
+    assert max(map(len, drawn.splitlines())) <= 40
+    assert first.startswith("rank 0  F0 F1") and second.startswith("rank 0  B8")
 
 
 def test_svg_is_xml_with_a_box_an_action():

@@ -1,4 +1,6 @@
+import ast
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +47,17 @@ def test_wrong_counts_are_all_named():
 def test_unreadable_text_says_what_is_wrong(text, word):
     with pytest.raises(InputError, match=word):
         Schedule.from_text(text)
+
+
+def test_nothing_here_imports_torch_or_numpy_when_it_is_imported():
+    for path in Path(kernel.__file__).parent.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            names = (
+                [alias.name for alias in getattr(node, "names", ())] if isinstance(node, ast.Import) else []
+            )
+            module = getattr(node, "module", None) or ""
+            for name in (*names, module):
+                assert name.split(".")[0] not in ("torch", "numpy", "numba"), path
 
 
 def test_compiled_loop_knows_the_same_kinds():
