@@ -1,4 +1,7 @@
-"""What must not change a single bit, and what is known exactly: recomputation, threads, stages, bytes."""
+"""What must not change a single bit, and what is known exactly: recomputation, threads, bytes.
+
+Stages are cut by hand here: a carry's gradient is summed stage by stage, so another cut rounds differently.
+"""
 
 from dataclasses import replace
 
@@ -8,16 +11,16 @@ from oracle.driver import Case
 from oracle.models import LAYER_TYPES
 
 RECOMPUTE = [
-    Case(layer=layer, chunks=4, stages=2, mode=mode, gamma=2.0, steps=6)
+    Case(layer=layer, chunks=4, stages=2, split=(2, 2), mode=mode, gamma=2.0, steps=6)
     for layer in LAYER_TYPES
     for mode in ("latest", "snapshot", "drop")
 ] + [
     Case(layer="gat", chunks=8, stages=1, mode="latest", gamma=0.0, steps=6),
     Case(layer="gen", chunks=8, stages=1, mode="latest", gamma=1.0, steps=6),
-    Case(layer="gcnii", chunks=8, stages=2, mode="latest", steps=6, graph=(("sparse", True),)),
-    Case(layer="gcn", chunks=4, stages=2, steps=6, model=(("norm", "batch"),)),
+    Case(layer="gcnii", chunks=8, stages=2, split=(2, 2), steps=6, graph=(("sparse", True),)),
+    Case(layer="gcn", chunks=4, stages=2, split=(2, 2), steps=6, model=(("norm", "batch"),)),
     *(
-        Case(layer="gcn", chunks=4, stages=3, steps=4, model=(("jumping_knowledge", j),))
+        Case(layer="gcn", chunks=4, stages=3, split=(1, 2, 1), steps=4, model=(("jumping_knowledge", j),))
         for j in ("cat", "max")
     ),
 ]
@@ -51,7 +54,7 @@ def test_threads_change_no_bit(runs, case):
 def test_the_same_run_twice_gives_the_same_bits(pool, runs, layer):
     from oracle.driver import run_trainer
 
-    case = Case(layer=layer, chunks=4, stages=2, mode="snapshot", gamma=2.0, steps=6)
+    case = Case(layer=layer, chunks=4, stages=2, split=(2, 2), mode="snapshot", gamma=2.0, steps=6)
     assert_same_bits(run_trainer(pool, [case])[case], runs[case])
 
 

@@ -23,21 +23,25 @@ def die_with_parent(parent):
 
 
 def call(function, args, kwargs, *, rank, world_size, port, timeout_s):
-    """Run one function in a process group of its own; always leaves the group."""
-    from torch.distributed import TCPStore, destroy_process_group, is_initialized
+    """Run one function in a process group of its own."""
+    from torch.distributed import TCPStore
 
     from gnnpar.dist.context import Context
 
-    try:
-        if world_size == 1:
-            context = Context.single(timeout_s=timeout_s)
-        else:
-            store = TCPStore("127.0.0.1", port, is_master=False)
-            context = Context.join(rank, world_size, store=store, timeout_s=timeout_s)
-        return function(context, *args, **kwargs)
-    finally:
-        if is_initialized():
-            destroy_process_group()
+    if world_size == 1:
+        context = Context.single(timeout_s=timeout_s)
+    else:
+        store = TCPStore("127.0.0.1", port, is_master=False)
+        context = Context.join(rank, world_size, store=store, timeout_s=timeout_s)
+    return function(context, *args, **kwargs)
+
+
+def leave():
+    """Leave the group: what waits for this rank then fails, so its own failure has to be told before."""
+    from torch.distributed import destroy_process_group, is_initialized
+
+    if is_initialized():
+        destroy_process_group()
 
 
 def portable(error):
@@ -84,6 +88,7 @@ def main():
             connection.send(answer)
         except OSError:
             return
+        leave()
 
 
 if __name__ == "__main__":
