@@ -17,7 +17,7 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context
 from gnnpar.graph import Graph
 from gnnpar.model import LayerStack, build_model
-from gnnpar.train.loop import Epoch, train_loop
+from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
 from gnnpar.train.trainer import Trainer
 
@@ -92,6 +92,7 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
         parameters = {name: value for share in shares for name, value in share.items()}
         torch.save(parameters, job.folder / "model.pt")
         os.replace(job.folder / "model.pt", job.run_dir / "model.pt")
-        (job.folder / "summary.json").write_text(json.dumps(outcome.summary, indent=1))
+        summary = {key: number_or_null(value) for key, value in outcome.summary.items()}
+        (job.folder / "summary.json").write_text(json.dumps(summary, indent=1))
         os.replace(job.folder / "summary.json", job.run_dir / "summary.json")
     return outcome.summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from gnnpar.train.evaluation import Scores
 from gnnpar.train.memory import peak_memory_bytes
 from gnnpar.train.trainer import StepResult, Trainer
 
-__all__ = ["Epoch", "Outcome", "train_loop"]
+__all__ = ["Epoch", "Outcome", "number_or_null", "train_loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,16 @@ class Epoch:
         }
         if self.scores is not None:
             row |= {
-                "train_metric": self.scores.train,
-                "val_metric": self.scores.val,
-                "test_metric": self.scores.test,
+                "train_metric": number_or_null(self.scores.train),
+                "val_metric": number_or_null(self.scores.val),
+                "test_metric": number_or_null(self.scores.test),
             }
         return row
+
+
+def number_or_null(value: Any) -> Any:
+    """A score that does not exist (NaN: its mask is empty) as JSON can write it."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +49,8 @@ class RunResult:
     @classmethod
     def read(cls, run_dir: Path) -> RunResult:
         """The result that a run wrote."""
-        summary = json.loads((run_dir / "summary.json").read_text())
+        written = json.loads((run_dir / "summary.json").read_text())
+        summary = {key: math.nan if value is None else value for key, value in written.items()}
         return cls(run_dir, summary, torch.load(run_dir / "model.pt", weights_only=True))
 
     @property
