@@ -3,7 +3,7 @@
 from gnnpar.schedule.action import Action, Compound, Item, Kind, parse_item
 from gnnpar.schedule.check import check
 from gnnpar.schedule.costs import Costs
-from gnnpar.schedule.dependencies import INDEPENDENT, Dependencies, dependencies_for, predecessors
+from gnnpar.schedule.dependencies import INDEPENDENT, Dependencies, dependencies_for, owners, predecessors
 from gnnpar.schedule.fill_drain import fill_drain
 from gnnpar.schedule.lower import lower
 from gnnpar.schedule.program import Program
@@ -26,6 +26,7 @@ __all__ = [
     "dependencies_for",
     "fill_drain",
     "lower",
+    "owners",
     "parse_item",
     "predecessors",
     "simulate",

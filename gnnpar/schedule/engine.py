@@ -221,4 +221,9 @@ def _compiled() -> tuple[_Pass, _Pass] | None:
         import numba
     except ImportError:
         return None
-    return numba.njit(kernel.survey, cache=True), numba.njit(loop.advance, cache=True)
+    passes = (kernel.survey, loop.advance)
+    try:
+        survey, advance = (numba.njit(function, cache=True) for function in passes)
+    except RuntimeError:  # no folder that numba may write its cache to
+        survey, advance = (numba.njit(function) for function in passes)
+    return survey, advance

@@ -2,9 +2,9 @@
 
     GNNPAR_TEST_DATA=<folder of ogbn-arxiv.npz, coauthor-physics.npz> python scripts/bench/kernels.py
 
-Contenders of one row take turns, in a fresh order every round; times are minima over the rounds, ratios the median
-over rounds of a contender's time by ours in that round. One process per number of threads, with glibc's malloc
-thresholds raised, so that no contender pays for page faults of the tensors it allocates.
+Contenders of one row take turns, in a fresh order every round; times are minima over the rounds, ratios the
+median over rounds of a contender's time by ours in that round. One process per number of threads, with the
+malloc thresholds of glibc raised, so that no contender pays for page faults of the tensors it allocates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.worker:
         torch.set_num_threads(options.worker)
+        warnings.filterwarnings("ignore", "Sparse (CSR|invariant)")
         print(json.dumps(measure(options.rounds)))
         return
     folder = data_folder()
@@ -85,9 +88,7 @@ def measure(rounds: int) -> dict[str, dict[str, tuple[float, float]]]:
     chunks = partition_graph(graph, NUM_CHUNKS)
     chunked, ends = graph.permute(chunks.order), chunks.offsets.tolist()
     # The chunk with the median number of edges.
-    sizes = [
-        int(chunked.indptr[stop] - chunked.indptr[start]) for start, stop in zip(ends, ends[1:], strict=False)
-    ]
+    sizes = [int(chunked.indptr[stop] - chunked.indptr[start]) for start, stop in pairwise(ends)]
     middle = sizes.index(sorted(sizes)[NUM_CHUNKS // 2])
     results = {}
     for title, source, start, stop in (
@@ -191,12 +192,7 @@ def sparse_maps() -> Contenders:
         )
         return torch.autograd.grad(torch.sparse.mm(coo, weight), weight, grad)
 
-    dense = x.to_dense()
-
-    def densely() -> object:
-        return torch.autograd.grad(torch.dropout(dense, 0.5, True) @ weight, weight, grad)
-
-    return {"gnnpar": ours, "torch COO": by_torch, "torch dense": densely}
+    return {"gnnpar": ours, "torch COO": by_torch}
 
 
 def floors(graph: Graph, rounds: int) -> dict[str, tuple[float, float]]:
@@ -235,9 +231,9 @@ def render(tables: dict[int, dict[str, dict[str, tuple[float, float]]]], rounds:
     lines = [
         "# Kernels",
         "",
-        "Written by `python scripts/bench/kernels.py`. Milliseconds (minimum) and, in brackets, time relative to the",
-        f"first column (median of {rounds} alternating rounds: above 1, ours is faster). float32; ogbn-arxiv",
-        "symmetrised; forward only, which is also the backward pass of a symmetric graph. No edge weights.",
+        "Written by `python scripts/bench/kernels.py`. Milliseconds (minimum) and, in brackets, time relative to",
+        f"the first column (median of {rounds} alternating rounds; above 1: ours is faster). float32. ogbn-arxiv",
+        "is symmetrised, without edge weights; forward, which on a symmetric graph is the backward pass too.",
         "",
         f"Machine: {machine()}.",
         f"torch {torch.__version__}, DGL {import_dgl().__version__}, Python {platform.python_version()}.",
@@ -251,11 +247,8 @@ def render(tables: dict[int, dict[str, dict[str, tuple[float, float]]]], rounds:
             if list(row) != names:
                 names = list(row)
                 lines += ["", f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-            cells = [
-                f"{best:.3g} ({ratio:.2f})" if i else f"{best:.3g}"
-                for i, (best, ratio) in enumerate(row.values())
-            ]
-            lines.append(f"| {title} | {' | '.join(cells)} |")
+            cells = [f"{best:.3g} ({ratio:.2f})" for best, ratio in row.values()]
+            lines.append(f"| {title} | {cells[0].split()[0]} | {' | '.join(cells[1:])} |")
         rates = [f"{name} {rate:.1f} GB/s" for name, (_, rate) in results["floors"].items()]
         lines += ["", f"Floors: {', '.join(rates)}."]
     return "\n".join(lines) + "\n"
@@ -269,7 +262,8 @@ def machine() -> str:
         )
     except (OSError, StopIteration):
         model = platform.processor()
-    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, load {os.getloadavg()[0]:.1f}"
+    load = f"load {os.getloadavg()[0]:.1f} at the end"
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, {load}"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def bapipe_1f1b_as(num_stages: int, num_micro_batches: int) -> Schedule:
         rank 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
 
     T = (M+N−1)(F+B), N−i+1 micro-batches in flight on device i = 1 … N. Paper: Zhao et al., *BaPipe*
-    (2020), §3.2.
+    (2020).
     """
     return replace(one_f_one_b(num_stages, num_micro_batches), name="bapipe_1f1b_as")
 

@@ -22,7 +22,7 @@ def bapipe_1f1b_sno(num_stages: int, num_micro_batches: int) -> Schedule:
 
     T = (M+N−1)(F+B) + (N+M−2)·2SR with SR the time of a message: exact for N ≥ 3 under
     ``lower(matching="paired")`` and ``simulate(rendezvous=True)``; N = 2 has no ring to wait for and is
-    faster. N−i+1 micro-batches in flight on device i = 1 … N. Paper: Zhao et al., *BaPipe* (2020), §3.2.
+    faster. N−i+1 micro-batches in flight on device i = 1 … N. Paper: Zhao et al., *BaPipe* (2020).
     """
     return replace(one_f_one_b(num_stages, num_micro_batches), name="bapipe_1f1b_sno")
 

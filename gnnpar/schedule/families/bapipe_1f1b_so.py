@@ -21,7 +21,7 @@ def bapipe_1f1b_so(num_stages: int, num_micro_batches: int) -> Schedule:
         rank 2  .  .  F0 F1 B0 F2 B1 F3 B2 B3 .  .
 
     T = (M+N−1)(F+B) + (N−1)·2SR with SR the time of a message, 2(N−i+1) micro-batches in flight on device
-    i = 1 … N. Paper: Zhao et al., *BaPipe* (2020), §3.2.
+    i = 1 … N. Paper: Zhao et al., *BaPipe* (2020).
     """
     advance = [num_stages - stage for stage in range(num_stages)]
     return replace(one_f_one_b(num_stages, num_micro_batches, advance=advance), name="bapipe_1f1b_so")

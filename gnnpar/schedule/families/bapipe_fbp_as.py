@@ -20,7 +20,7 @@ def bapipe_fbp_as(num_stages: int, num_micro_batches: int) -> Schedule:
         rank 2  .  .  F0 F1 B0 F2 B1 F3 B2 B3 .  .
 
     T = (M+N−1)(F+B) when the two share the device's speed (``overlap=serial``), 2(N−i+1) micro-batches in
-    flight on device i = 1 … N, messages of 2a in F+B time. Paper: Zhao et al., *BaPipe* (2020), §3.2.
+    flight on device i = 1 … N, messages of 2a in F+B time. Paper: Zhao et al., *BaPipe* (2020).
     """
     orders: list[list[Item]] = []
     for stage in range(num_stages):

@@ -37,7 +37,7 @@ def bitpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     Args:
         num_stages: D, even. num_micro_batches: even (the authors' code: a multiple of D).
 
-    Paper: Wu, Chen, Yu, *BitPipe* (2024), §3.
+    Paper: Wu, Chen, Yu, *BitPipe* (2024).
     """
     require(
         "bitpipe",

@@ -26,7 +26,7 @@ def dapple_pa(num_stages: int, num_micro_batches: int, *, memory: int | None = N
 
     PA is for activations that are cheap to send against computation.
 
-    Paper: Fan et al., *DAPPLE* (PPoPP 2021), §4.
+    Paper: Fan et al., *DAPPLE* (PPoPP 2021).
     """
     require("dapple_pa", (memory is None or memory >= 1, f"memory: must be at least 1, got {memory}"))
     advance = [0 if memory is None else min(memory - num_stages + stage, 0) for stage in range(num_stages)]

@@ -28,7 +28,7 @@ def dapple_pb(num_stages: int, num_micro_batches: int, *, memory: int | None = N
 
     PB is for activations that are dear to send against computation.
 
-    Paper: Fan et al., *DAPPLE* (PPoPP 2021), §4.
+    Paper: Fan et al., *DAPPLE* (PPoPP 2021).
     """
     require("dapple_pb", (memory is None or memory >= 1, f"memory: must be at least 1, got {memory}"))
     bound = 2 * num_stages if memory is None else memory

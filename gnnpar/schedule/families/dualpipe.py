@@ -18,7 +18,8 @@ def dualpipe(num_stages: int, num_micro_batches: int) -> Schedule:
         rank 0  0F0   1F3@1 0F1   1B3@1 1F4@1 0B0   0F2   1B4@1 1F5@1 0B1   1B5@1 0I2   0W2
         rank 1  0F3@1 1F0   0F4@1 1B0   1F1   0B3@1 0F5@1 1B1   1F2   0B4@1 1B2   0I5@1 0W5@1
 
-    Bubble (D/2−1)(F&B + B − 3W) with F&B the time of an overlapped pair, D+1 activations in flight, twice
+    Published bubble (D/2−1)(F&B + B − 3W), with F&B the time of an overlapped pair. Where tF = tI = tW and
+    pairs run one after the other, D/2−1 slots idle per rank in simulation. D+1 activations in flight, twice
     the weights.
 
     Args:

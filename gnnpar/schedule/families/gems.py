@@ -32,7 +32,7 @@ def gems(num_stages: int, num_micro_batches: int) -> Schedule:
     Args:
         num_stages: D. num_micro_batches: even.
 
-    Paper: Jain et al., *GEMS* (SC 2020), §IV; bubble as in Li and Hoefler, *Chimera* (SC 2021), table 2.
+    Paper: Jain et al., *GEMS* (SC 2020); the bubble is as Li and Hoefler, *Chimera* (SC 2021), give it.
     """
     require("gems", (num_micro_batches % 2 == 0, f"micro_batches: must be even, got {num_micro_batches}"))
     orders = []

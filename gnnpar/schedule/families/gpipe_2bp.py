@@ -21,7 +21,7 @@ def gpipe_2bp(num_stages: int, num_micro_batches: int) -> Schedule:
 
     For M = N and tF = tI = tW the bubble is 2(N−1)/(2(N−1)+3N). Its peak, M, has no published value.
 
-    Paper: Rae, Lee, Richings, *2BP: 2-Stage Backpropagation* (2024), §3.
+    Paper: Rae, Lee, Richings, *2BP: 2-Stage Backpropagation* (2024).
     """
     batches = tuple(range(num_micro_batches))
     orders: list[list[Item]] = [

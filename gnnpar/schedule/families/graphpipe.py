@@ -35,7 +35,7 @@ def graphpipe(
         num_stages: S, one rank each, numbered so that edges ascend.
         edges: pairs of stages; default: two branches of S−1 stages in all, joined by the last stage.
 
-    Paper: Jeon et al., *GraphPipe* (ASPLOS 2025), §5.
+    Paper: Jeon et al., *GraphPipe* (ASPLOS 2025).
     """
     if edges is None:
         edges = _two_branches(num_stages)

@@ -27,7 +27,7 @@ def hanayo(num_stages: int, num_micro_batches: int, *, waves: int = 1) -> Schedu
         num_stages: S, the ranks.
         waves: W; a rank holds 2W stages.
 
-    Paper: Liu et al., *Hanayo* (SC 2023), §3.
+    Paper: Liu et al., *Hanayo* (SC 2023).
     """
     require("hanayo", (waves >= 1, f"waves: must be at least 1, got {waves}"))
     down = list(range(num_stages))

@@ -27,7 +27,7 @@ def looped_bfs(num_stages: int, num_micro_batches: int, *, chunks: int = 2) -> S
         num_stages: S, the ranks.
         chunks: v, stages a rank.
 
-    Paper: Lamy-Poirier, *Breadth-First Pipeline Parallelism* (MLSys 2023), §3.
+    Paper: Lamy-Poirier, *Breadth-First Pipeline Parallelism* (MLSys 2023).
     """
     require("looped_bfs", (chunks >= 1, f"chunks: must be at least 1, got {chunks}"))
     total = num_stages * chunks

@@ -22,7 +22,7 @@ def naive_2bp(num_stages: int, num_micro_batches: int) -> Schedule:
     With one micro-batch and tF = tI = tW the bubble is 2(N−1)/(2N+1), against (N−1)/N without the split.
     Activations of all micro-batches are kept to the end. Its peak has no published value.
 
-    Paper: Rae, Lee, Richings, *2BP: 2-Stage Backpropagation* (2024), §3.
+    Paper: Rae, Lee, Richings, *2BP: 2-Stage Backpropagation* (2024).
     """
     orders: list[list[Item]] = []
     batches = tuple(range(num_micro_batches))

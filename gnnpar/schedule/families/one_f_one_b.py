@@ -28,8 +28,8 @@ def one_f_one_b(num_stages: int, num_micro_batches: int, *, advance: int | Seque
         advance: additional warm-up forwards, one number or one a stage (AvgPipe's advance forward
             propagation): 0 is 1F1B, S−1−s is DAPPLE's PB, M−(S−s) or more is GPipe with backwards in order.
 
-    Papers: Narayanan et al., *PipeDream-2BW* (ICML 2021; PipeDream-Flush); Fan et al., *DAPPLE* (PPoPP 2021),
-    §4; Chen et al., *Elastic Averaging for Efficient Pipelined DNN Training* (AvgPipe, PPoPP 2023).
+    Papers: Narayanan et al., *PipeDream-2BW* (ICML 2021; PipeDream-Flush); Fan et al., *DAPPLE* (PPoPP 2021);
+    Chen et al., *Elastic Averaging for Efficient Pipelined DNN Training* (AvgPipe, PPoPP 2023).
     """
     extra = [advance] * num_stages if isinstance(advance, int) else list(advance)
     ranks = []

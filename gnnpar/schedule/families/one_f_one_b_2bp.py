@@ -22,7 +22,7 @@ def one_f_one_b_2bp(num_stages: int, num_micro_batches: int) -> Schedule:
     For tF = tI = tW the bubble is (N−1)/(4N−1) where M = N (1F1B-1) and (N−1)/(7N−1) where M = 2N (1F1B-2).
     Its peak has no published value.
 
-    Paper: Rae, Lee, Richings, *2BP: 2-Stage Backpropagation* (2024), §3.
+    Paper: Rae, Lee, Richings, *2BP: 2-Stage Backpropagation* (2024).
     """
     orders: list[list[Item]] = []
     for stage in range(num_stages):

@@ -26,7 +26,7 @@ def zb_h1(num_stages: int, num_micro_batches: int, *, chunks: int = 1) -> Schedu
     Args:
         chunks: v > 1 holds every S-th of v·S stages on a rank, dealt as in interleaved 1F1B.
 
-    Paper: Qi et al., *Zero Bubble Pipeline Parallelism* (ICLR 2024), §2.3.
+    Paper: Qi et al., *Zero Bubble Pipeline Parallelism* (ICLR 2024), §2.
     """
     group = group_size("zb_h1", num_stages, num_micro_batches, chunks) if chunks > 1 else num_micro_batches
     places = deal(group, num_micro_batches, chunks)

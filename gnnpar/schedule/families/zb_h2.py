@@ -23,7 +23,7 @@ def zb_h2(num_stages: int, num_micro_batches: int) -> Schedule:
     action of rank 0 max(0, (p−1)(tF+tI−2tW)) where M ≥ 2p−1 (ranks start one after the other, so the
     makespan keeps that skew); peak 2p−1 micro-batches in flight on every stage (at most M).
 
-    Paper: Qi et al., *Zero Bubble Pipeline Parallelism* (ICLR 2024), §2.3.
+    Paper: Qi et al., *Zero Bubble Pipeline Parallelism* (ICLR 2024), §2.
     """
     orders = []
     for stage in range(num_stages):

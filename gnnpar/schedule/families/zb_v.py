@@ -26,8 +26,7 @@ def zb_v(num_stages: int, num_micro_batches: int) -> Schedule:
     message. The order is made for tF = tI = tW and M ≥ 2p−1; fewer micro-batches leave gaps. Its peak has no
     published value in micro-batches here: 2p half-size chunks is the paper's 1F1B-equal memory.
 
-    Paper: Qi et al., *Pipeline Parallelism with Controllable Memory* (2024), §3; and *Zero Bubble Pipeline
-    Parallelism* (ICLR 2024), appendix.
+    Paper: Qi et al., *Pipeline Parallelism with Controllable Memory* (2024).
     """
     orders = [_order(rank, num_stages, num_micro_batches) for rank in range(num_stages)]
     placement = [[*range(num_stages), *reversed(range(num_stages))]]
