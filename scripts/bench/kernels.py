@@ -231,9 +231,9 @@ def render(tables: dict[int, dict[str, dict[str, tuple[float, float]]]], rounds:
     lines = [
         "# Kernels",
         "",
-        "Written by `python scripts/bench/kernels.py`. Milliseconds (minimum) and, in brackets, time relative to",
-        f"the first column (median of {rounds} alternating rounds; above 1: ours is faster). float32. ogbn-arxiv",
-        "is symmetrised, without edge weights; forward, which on a symmetric graph is the backward pass too.",
+        "Written by `python scripts/bench/kernels.py`. Milliseconds (minimum) and, in brackets, time",
+        f"relative to the first column (median of {rounds} alternating rounds; above 1: ours is faster).",
+        "float32. ogbn-arxiv is symmetrised, without edge weights; forward, which on a symmetric graph is the backward pass too.",
         "",
         f"Machine: {machine()}.",
         f"torch {torch.__version__}, DGL {import_dgl().__version__}, Python {platform.python_version()}.",
