@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gnnpar.errors import InputError
-from gnnpar.schedule import Costs, Schedule, check, lower, simulate
+from gnnpar.schedule import Action, Costs, Kind, Schedule, check, lower, simulate
 from gnnpar.schedule.draw import grid
 from gnnpar.schedule.families import FAMILIES
 
@@ -165,6 +165,48 @@ def test_bitpipe(stages):
     assert equal.peak_in_flight == tuple(3 * stages // 2 + 1 + min(d, stages - 1 - d) for d in range(stages))
     for ratio in (2, 3):
         assert set(run("bitpipe", stages, ratio * stages, EQUAL).idle) == {stages - 2}
+
+
+def authors_order_of_bitpipe(depth):
+    """The forward and backward orders of the authors' code for M = D, by chunk; see the reference's rules."""
+    half, ranks = depth // 2, []
+    for rank in range(depth):
+        side = rank // half
+        near = half - rank if rank < half else rank - half + 1
+        away = half - near
+        forward = [side] * near + [1 - side, side] * away + [1 - side, 3 - side] * near
+        forward += [2 + side, 3 - side] * away + [2 + side] * near
+        backward = [2 + side] * near + [3 - side, 2 + side] * away + [3 - side, 1 - side] * near
+        backward += [side, 1 - side] * away + [side] * near
+        stages = (rank, depth - 1 - rank, 2 * depth - 1 - rank, depth + rank)
+        orders = []
+        for kind, chunks in ((Kind.F, forward), (Kind.B, backward)):
+            taken = [0] * 4
+            order = []
+            for chunk in chunks:
+                order.append(Action(kind, stages[chunk], (2 * taken[chunk] + chunk % 2,), chunk % 2))
+                taken[chunk] += 1
+            orders.append(order)
+        forwards, backwards = orders
+        warm = min(depth + half + min(rank, depth - 1 - rank), 2 * depth)
+        pairs = [part for pair in zip(forwards[warm:], backwards, strict=False) for part in pair]
+        ranks.append([*forwards[:warm], *pairs, *backwards[2 * depth - warm :]])
+    return ranks
+
+
+@pytest.mark.parametrize("depth", [2, 4, 6, 8])
+def test_bitpipe_is_the_authors_order_but_for_ties_of_forwards(depth):
+    schedule = FAMILIES["bitpipe"](depth, depth)
+    closing = [[item for item in rank if item.kind in (Kind.REDUCE, Kind.STEP)] for rank in schedule.ranks]
+    authors = authors_order_of_bitpipe(depth)
+    theirs = schedule.with_ranks([order + end for order, end in zip(authors, closing, strict=True)])
+    check(theirs)
+    for costs in (EQUAL, DOUBLE):
+        mine, other = simulate(schedule, costs), simulate(theirs, costs)
+        assert (mine.makespan, mine.idle) == (other.makespan, other.idle)
+        assert mine.peak_in_flight == other.peak_in_flight
+    for rank, order in zip(schedule.ranks, authors, strict=True):
+        assert [a for a in rank if a.kind == Kind.B] == [a for a in order if a.kind == Kind.B]
 
 
 def test_bitpipe_reduces_the_first_stages_before_the_last_backward():
