@@ -116,21 +116,27 @@ def fit(
 def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> ChunkedGraph:
     """Check everything that can be checked without a process, and cut the graph. Writes nothing."""
     faults = Faults(f"run on {graph.name}")
-    check_device(config.device)
+    try:
+        check_device(config.device)
+    except InputError as error:
+        faults.extend(f"{error.title}: {fault}" for fault in error.faults)
     faults.extend(validate(graph))
-    network = model if model is not None else make_model(config, graph)
-    faults.extend(stage_faults(config, len(network.layers)))
     if config.batch.num_chunks > graph.num_nodes:
         faults.add(
             f"batch.num_chunks: {config.batch.num_chunks} chunks, but the graph has only "
-            f"{graph.num_nodes} vertices"
+            f"{graph.num_nodes} vertices; use {graph.num_nodes} or fewer"
         )
     if config.train.metric == "rocauc" and not graph.multi_label and graph.num_classes > 2:
         faults.add(
             f"train.metric: rocauc needs two classes or multi-label targets; {graph.name} has "
             f"{graph.num_classes} classes, so use accuracy"
         )
-    faults.raise_if_any()
+    if graph.x is None:
+        faults.add("features: the graph has none, but a model reads them; give it x")
+    if graph.x is None or graph.num_classes == 0:
+        faults.raise_if_any()  # no model can be made for it
+    network = model if model is not None else make_model(config, graph)
+    faults.extend(stage_faults(config, len(network.layers)))
     faults.extend(network.check(graph))
     faults.raise_if_any()
     cache = data_home() / "partitions"
