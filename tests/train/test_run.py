@@ -1,0 +1,96 @@
+"""What is checked before the first process starts, and the result that is read at the end."""
+
+import json
+import math
+
+import pytest
+import torch
+from support.graphs import tiny_graph
+from torch import nn
+
+from gnnpar.config import compose
+from gnnpar.errors import InputError
+from gnnpar.model import LayerStack
+from gnnpar.model.layers import GCN
+from gnnpar.train.run import RunResult, prepare
+
+BASE = ["model.num_layers=3", "batch.num_chunks=4"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNPAR_DATA", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def sound():
+    graph = tiny_graph(dtype=torch.float32)
+    return graph.replace(y=torch.arange(graph.num_nodes) % 3)
+
+
+def faults_of(graph, *overrides, model=None):
+    with pytest.raises(InputError) as caught:
+        prepare(compose([*BASE, *overrides]), graph, model)
+    return caught.value.faults
+
+
+def test_a_sound_run_is_cut_into_chunks_and_the_cut_is_kept(sound, tmp_path):
+    chunked = prepare(compose(BASE), sound, None)
+    assert chunked.num_chunks == 4
+    assert sorted(chunked.graph.node_ids.tolist()) == list(range(40))
+    assert len(list((tmp_path / "home" / "partitions").glob("*.npz"))) == 1
+    assert torch.equal(prepare(compose(BASE), sound, None).graph.node_ids, chunked.graph.node_ids)
+
+
+def test_faults_of_graph_configuration_and_model_come_together(sound, tmp_path):
+    x, indices = sound.x.clone(), sound.indices.clone()
+    x[3, 1], indices[0] = math.nan, 99
+    graph = sound.replace(x=x, indices=indices, val_mask=sound.train_mask)
+    wide = LayerStack(nn.Linear(7, 8), [GCN(8, 8), GCN(9, 9)], nn.Linear(9, 3))
+    faults = faults_of(
+        graph,
+        "batch.num_chunks=50",
+        "device=cuda",
+        "train.metric=rocauc",
+        "parallel.stages=3",
+        model=wide,
+    )
+    starts = {fault.split(":")[0] for fault in faults}
+    assert starts >= {"device", "edge index", "features", "batch.num_chunks", "train.metric"}
+    assert any("overlap" in fault for fault in faults)
+    assert any(fault.startswith("parallel.stages: 3 stages, but the model has 2 layers") for fault in faults)
+    assert any(fault.startswith("layers.1 (GCN)") for fault in faults)
+    assert not (tmp_path / "home").exists() and not (tmp_path / "results").exists()
+
+
+def test_each_fault_says_what_to_do(sound):
+    (chunks,) = faults_of(sound, "batch.num_chunks=41")
+    assert chunks.endswith("41 chunks, but the graph has only 40 vertices; use 40 or fewer")
+    (metric,) = faults_of(sound, "train.metric=rocauc")
+    assert metric.endswith("so use accuracy")
+    (features,) = faults_of(sound.replace(x=None))
+    assert features.endswith("give it x")
+
+
+def test_a_graph_without_labels_is_refused_before_a_model_is_made(sound):
+    graph = sound.replace(y=torch.full((40,), -1), num_classes=0)
+    assert any(fault.startswith("labels: no vertex has one") for fault in faults_of(graph))
+
+
+def test_a_refused_convolution_names_layer_and_reason(sound):
+    convolutions = pytest.importorskip("torch_geometric.nn")
+    layers = [convolutions.GCNConv(8, 8), convolutions.ChebConv(8, 8, K=3)]
+    model = LayerStack(nn.Linear(7, 8), layers, nn.Linear(8, 3))
+    (fault,) = faults_of(sound, model=model)
+    assert fault.startswith("layers.1 (ChebConv): ") and "one hop" in fault
+
+
+def test_a_result_is_read_from_its_directory(tmp_path):
+    summary = {"test_accuracy": 0.5, "val_accuracy": None, "best_epoch": 7, "epoch_time_s": 0.25}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    torch.save({"decoder.bias": torch.ones(2)}, tmp_path / "model.pt")
+    result = RunResult.read(tmp_path)
+    assert (result.test_accuracy, result.best_epoch, result.epoch_time_s) == (0.5, 7, 0.25)
+    assert math.isnan(result.val_accuracy)  # no validation vertices: null in the file
+    assert result.parameters["decoder.bias"].tolist() == [1.0, 1.0] and result.run_dir == tmp_path
