@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,9 @@ class Job:
         if model is not None:
             import cloudpickle
 
-            # By value: workers need not be able to import the script or notebook that defined the layers.
-            (self.folder / "model.pkl").write_bytes(cloudpickle.dumps(model))
+            # Classes of a script or notebook travel by value; those of modules are imported, from wherever
+            # this process finds them.
+            (self.folder / "model.pkl").write_bytes(cloudpickle.dumps((sys.path, cloudpickle.dumps(model))))
 
     def read(self) -> tuple[RunConfig, ChunkedGraph, LayerStack]:
         """Config, graph and model, the same on every rank."""
@@ -56,7 +58,9 @@ class Job:
             return config, chunked, make_model(config, chunked.graph)
         import cloudpickle
 
-        return config, chunked, cloudpickle.loads(pickled.read_bytes())
+        path, model = cloudpickle.loads(pickled.read_bytes())
+        sys.path += [entry for entry in path if entry not in sys.path]
+        return config, chunked, cloudpickle.loads(model)
 
     def remove(self) -> None:
         """Forget the hand-over files; the results stay."""

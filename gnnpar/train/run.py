@@ -102,7 +102,7 @@ def fit(
         stages, chunks: `parallel.stages` and `batch.num_chunks`, where the preset's do not fit.
         overrides: any other keys, as on the command line: `["train.lr=0.01", "seed=3"]`.
     """
-    keys = [f"system={system}", *overrides]
+    keys = [f"system={system}", f"model.num_layers={len(model.layers)}", *overrides]
     keys += [f"parallel.stages={stages}"] if stages is not None else []
     keys += [f"batch.num_chunks={chunks}"] if chunks is not None else []
     config = compose(keys)
