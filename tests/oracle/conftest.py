@@ -4,7 +4,7 @@ import pytest
 from oracle.driver import Case, run_reference, run_trainer
 from support.pool import RanksFailed
 
-PER_CALL = 40
+PER_CALL = 24
 
 
 class Runs:
@@ -46,5 +46,5 @@ def as_if_alone(case):
 @pytest.fixture(scope="session")
 def runs(pool, request):
     collected = [getattr(item, "callspec", None) for item in request.session.items]
-    cases = [spec.params["case"] for spec in collected if spec is not None and "case" in spec.params]
-    return Runs(pool, list(dict.fromkeys(case for case in cases if isinstance(case, Case))))
+    values = [value for spec in collected if spec is not None for value in spec.params.values()]
+    return Runs(pool, list(dict.fromkeys(value for value in values if isinstance(value, Case))))

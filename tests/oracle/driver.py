@@ -150,7 +150,7 @@ def record_step(trainer):
     )
 
 
-def run_trainer(pool, cases, timeout_s=150.0):
+def run_trainer(pool, cases, timeout_s=200.0):
     """`{case: [StepRecord of the whole model]}`; all cases have the same number of stages."""
     (stages,) = {case.stages for case in cases}
     ranks = pool.run(run_cases, stages, cases, timeout_s=timeout_s)

@@ -25,11 +25,15 @@ RECOMPUTE = [
     ),
 ]
 LARGE = (("num_nodes", 3000), ("num_features", 50), ("sparse", True))
-THREADS = [
-    Case(layer=layer, chunks=chunks, gamma=2.0, num_layers=3, graph=LARGE, model=(("hidden", 32),))
-    for layer in LAYER_TYPES
-    for chunks in (1, 3)
-]
+
+
+def large(layer, chunks, **model):
+    model = tuple(({"hidden": 32} | model).items())
+    return Case(layer=layer, chunks=chunks, gamma=2.0, num_layers=2, steps=2, graph=LARGE, model=model)
+
+
+THREADS = [large(layer, chunks) for layer in LAYER_TYPES for chunks in (1, 3)]
+THREADS += [large("gcn", 1, norm=norm) for norm in ("rms", "batch")]
 
 
 def assert_same_bits(found, wanted):
@@ -40,14 +44,18 @@ def assert_same_bits(found, wanted):
             assert torch.equal(a.parameters[name], b.parameters[name]), f"step {t}: {name}"
 
 
-@pytest.mark.parametrize("case", RECOMPUTE, ids=str)
-def test_recomputation_changes_no_bit(runs, case):
-    assert_same_bits(runs[replace(case, recompute=True)], runs[case])
+def pairs(cases, **change):
+    return [pytest.param(case, replace(case, **change), id=str(case)) for case in cases]
 
 
-@pytest.mark.parametrize("case", THREADS, ids=str)
-def test_threads_change_no_bit(runs, case):
-    assert_same_bits(runs[replace(case, threads=2)], runs[case])
+@pytest.mark.parametrize(("case", "changed"), pairs(RECOMPUTE, recompute=True))
+def test_recomputation_changes_no_bit(runs, case, changed):
+    assert_same_bits(runs[changed], runs[case])
+
+
+@pytest.mark.parametrize(("case", "changed"), pairs(THREADS, threads=2))
+def test_threads_change_no_bit(runs, case, changed):
+    assert_same_bits(runs[changed], runs[case])
 
 
 @pytest.mark.parametrize("layer", ["gcnii", "gat"])
@@ -63,28 +71,30 @@ def jump(kind):
 
 
 WIDTH, CLASSES, ROWS, BYTES = 6, 3, 40, 8
+PAYLOADS = [
+    (Case(layer="gcn"), WIDTH),
+    (Case(layer="gat"), WIDTH),
+    (Case(layer="sage"), WIDTH),
+    (Case(layer="resgcn"), WIDTH),
+    (Case(layer="gcnii"), 2 * WIDTH),  # h and h0
+    (Case(layer="gcn", model=jump("sum")), 2 * WIDTH),
+    (Case(layer="gcn", model=jump("max")), 2 * WIDTH),
+    (Case(layer="gcn", model=jump("cat")), WIDTH + CLASSES),  # a carry of logits
+]
 
 
-@pytest.mark.parametrize(
-    ("case", "width"),
-    [
-        (Case(layer="gcn"), WIDTH),
-        (Case(layer="gat"), WIDTH),
-        (Case(layer="sage"), WIDTH),
-        (Case(layer="resgcn"), WIDTH),
-        (Case(layer="gcnii"), 2 * WIDTH),  # h and h0
-        (Case(layer="gcn", model=jump("sum")), 2 * WIDTH),
-        (Case(layer="gcn", model=jump("max")), 2 * WIDTH),
-        (Case(layer="gcn", model=jump("cat")), WIDTH + CLASSES),  # a carry of logits
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize(("stages", "split"), [(1, None), (2, (1, 3)), (4, (1, 1, 1, 1))])
-@pytest.mark.parametrize("chunks", [1, 8])
-def test_bytes_sent_are_the_closed_form(runs, case, width, stages, split, chunks):
+def payloads():
+    for case, width in PAYLOADS:
+        for stages, split in ((1, None), (2, (1, 3)), (4, (1, 1, 1, 1))):
+            for chunks in (1, 8):
+                cut = replace(case, stages=stages, split=split, chunks=chunks)
+                yield pytest.param(cut, width, id=str(cut))
+
+
+@pytest.mark.parametrize(("case", "width"), list(payloads()))
+def test_bytes_sent_are_the_closed_form(runs, case, width):
     """2 · bytes · Σ over boundaries Σ over payload tensors N · width: once forward, once backward."""
-    case = replace(case, stages=stages, split=split, chunks=chunks)
+    expected = 2 * BYTES * (case.stages - 1) * ROWS * width
     for record in runs[case]:
         sent = {kind: count for kind, count in record.bytes_sent.items() if kind != "control" and count}
-        expected = 2 * BYTES * (stages - 1) * ROWS * width
         assert sent == ({"stage": expected} if expected else {})
