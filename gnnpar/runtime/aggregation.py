@@ -61,7 +61,6 @@ class PullAggregation:
         self.scales = scales
         self._z = z
         self._leaves: dict[Chunk, Tensor] = {}
-        self._shares: dict[float, Tensor] = {}
 
     @property
     def z(self) -> Tensor:
@@ -118,14 +117,12 @@ class PullAggregation:
         else:
             kernels.scale_rows(gradient.reshape(rows.shape), _slice(self.scales.r, chunk), rows)
 
-    def push_back_mixed(self, chunk: Chunk, gradient: Tensor, share: float) -> None:
-        """As `push_back`, given the gradient of what `forward_mixed` returned."""
-        if share not in self._shares:
-            r = self.scales.r
-            self._shares[share] = (
-                gradient.new_ones(self.cut.num_rows) * (1 - share) if r is None else r * (1 - share)
-            )
-        kernels.scale_rows(gradient, _slice(self._shares[share], chunk), self._rows(chunk))
+    def push_back_mixed(
+        self, chunk: Chunk, gradient: Tensor, share: float, residual_gradient: Tensor
+    ) -> None:
+        """As `push_back`, given the gradient of what `forward_mixed` returned; adds up the residual's, too."""
+        scale = _slice(self.scales.r, chunk)
+        kernels.split_rows(gradient, scale, self._rows(chunk), residual_gradient, a=1 - share, b=share)
 
     def rows_to_write(self, chunk: Chunk, like: Tensor, reads: Reads) -> Tensor:
         """Where the chunk's cut times c goes, `[n, K]`, for whoever writes it there directly."""

@@ -155,10 +155,8 @@ class FusedPassage:
         gradient = self.fused.backward(cut_gradient, out, z)
         residual = part.entered.carries[self.fused.residual]
         if residual.grad is None:
-            residual.grad = gradient * self.fused.share
-        else:
-            residual.grad.add_(gradient, alpha=self.fused.share)
-        self.behind.push_back_mixed(chunk, gradient, self.fused.share)
+            residual.grad = torch.zeros_like(residual)
+        self.behind.push_back_mixed(chunk, gradient, self.fused.share, residual.grad)
 
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
         return self.behind.pull_back(chunk, reads)
