@@ -1,4 +1,4 @@
-"""A user's mistakes on the command line: exit code 2, one screen with cause and cure, no half-written file."""
+"""A user's mistakes on the command line: exit code 2, one screen with cause and cure, nothing half-written"""
 
 import contextlib
 import logging
