@@ -38,12 +38,6 @@ def _broken(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             ("model.name", "model.hidden", "model.heads"),
             f"model.heads: {v['model.heads']} heads do not divide model.hidden={v['model.hidden']}",
         )
-    if v["dataset.kind"] in ("npz", "ogb", "pyg") and v["dataset.path"] is None:
-        yield (
-            ("dataset.kind", "dataset.path"),
-            f"dataset.path: is missing; dataset.kind={v['dataset.kind']} reads a file or folder: "
-            "give dataset.path=...",
-        )
     if v["dataset.kind"] == "generated" and v["dataset.num_classes"] > v["dataset.num_nodes"]:
         yield (
             ("dataset.kind", "dataset.num_classes", "dataset.num_nodes"),

@@ -56,6 +56,9 @@ class DatasetConfig(Section):
     """Which of the dataset's splits; where it has none, the seed of a random 60/20/20 split."""
     normalize: Literal["none", "row"] = "none"
     """`row` divides each vertex's features by their sum, as the citation graphs are commonly used."""
+    features: Literal["auto", "given", "degree", "random"] = "auto"
+    """Vertex features where the files hold none: a one-hot of log2(degree) with a warning, an error, the
+    one-hot without a warning, or random numbers."""
     seed: NaturalInt = 0
     """Generator: seed of the graph."""
     num_nodes: PositiveInt = 10_000

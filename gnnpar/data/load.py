@@ -60,7 +60,7 @@ def load(dataset: DatasetConfig | str, *, home: Path | None = None, **changes: A
     if isinstance(dataset, str):
         dataset = dataset_config(dataset, **changes)
     store = load_store(dataset, home=home)
-    if store.meta["features"] == "degree" and _features(dataset) == "auto":
+    if store.meta["features"] == "degree" and dataset.features == "auto":
         log.warning(
             "dataset %s has no vertex features: using a one-hot of log2(degree). Choose with "
             "dataset.features=degree|random, or make it an error with dataset.features=given.",
@@ -111,16 +111,12 @@ def _given_store(folder: Path, recipe: Recipe) -> Store:
     return store
 
 
-def _features(dataset: DatasetConfig) -> str:
-    return str(getattr(dataset, "features", "auto"))
-
-
 def _recipe(dataset: DatasetConfig) -> Recipe:
-    made = _features(dataset) == "random"
+    made = dataset.features == "random"
     return Recipe(
         symmetrize=dataset.symmetrize,
         normalize=dataset.normalize,
-        features=_features(dataset),
+        features=dataset.features,
         num_features=dataset.num_features if made else 0,
         seed=dataset.seed if made else 0,
     )

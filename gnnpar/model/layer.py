@@ -85,7 +85,7 @@ class Layer(nn.Module):
         return z
 
     def fused_with(self, ahead: Layer) -> Fused | None:
-        """`after` of this layer and `before` of the one ahead as one hand-differentiated step, where there is one.
+        """`after` of this layer and `before` of the one ahead as one hand-differentiated step, if any.
 
         Both layers aggregate by `Pull`.
         """

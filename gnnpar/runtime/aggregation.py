@@ -120,7 +120,7 @@ class PullAggregation:
     def push_back_mixed(
         self, chunk: Chunk, gradient: Tensor, share: float, residual_gradient: Tensor
     ) -> None:
-        """As `push_back`, given the gradient of what `forward_mixed` returned; adds up the residual's, too."""
+        """As `push_back`, given the gradient of what `forward_mixed` returned; sums the residual's."""
         scale = _slice(self.scales.r, chunk)
         kernels.split_rows(gradient, scale, self._rows(chunk), residual_gradient, a=1 - share, b=share)
 

@@ -124,7 +124,6 @@ def test_each_mistake_is_one_fault_with_its_cure(override, parts):
         (["parallel.layers_per_stage=[1,1,30]"], ["3 entries", "parallel.stages=2"]),
         (["parallel.layers_per_stage=[1,1]"], ["sums to 2", "model.num_layers=32"]),
         (["model=gat", "model.heads=5"], ["model.heads", "model.hidden=64"]),
-        (["dataset=npz"], ["dataset.path", "missing"]),
         (["optimizer.momentum=0.9"], ["only sgd"]),
         (["partition.cost_vertex=0", "partition.cost_edge=0"], ["both 0"]),
         (["run.overwrite=true"], ["run.dir"]),
