@@ -127,7 +127,10 @@ def test_mixed_steps_are_the_plain_ones_with_a_residual(operator):
         torch.testing.assert_close(z, (1 - share) * a[own] @ x + share * residual[own])
         assert torch.equal(run.aggregation.stored_z(chunk), z)
     for chunk in run.chunked.chunks:
-        run.aggregation.push_back_mixed(chunk, d[chunk.start : chunk.stop], share)
+        own = slice(chunk.start, chunk.stop)
+        of_residual = torch.ones(chunk.num_rows, WIDTH).double()  # what later layers have sent back so far
+        run.aggregation.push_back_mixed(chunk, d[own], share, of_residual)
+        torch.testing.assert_close(of_residual, 1 + share * d[own])
     found = torch.cat([run.aggregation.pull_back(chunk, reads) for chunk in run.chunked.chunks])
     torch.testing.assert_close(found, (1 - share) * a.T @ d)
 
