@@ -121,11 +121,12 @@ def test_messages_of_a_step_have_tags_of_their_own():
         def finish(self, message):
             return message
 
-    config = make_config()
+    config = make_config({"jumping_knowledge": "sum"})
     chunked = chunked_graph(4)
     model = make_model(config, chunked.graph).double()
     for step, num_slots in ((0, 1), (1, 4)):
         stage = build_stage(copy.deepcopy(model), chunked, range(2), 1, config, CPU)
+        assert len(stage.sends) == 3  # h, h0 and the running sum
         executor = Executor(0, {0: stage}, Noting(), Recorder(), CPU)
         stage.backward = lambda slot, *_: {chunk: [] for chunk in slot}
         reads = run.planner.plan(step, (2, 0, 3, 1))
