@@ -240,7 +240,7 @@ def test_a_dataset_that_is_not_on_disk_without_a_network(fails, monkeypatch):
 def test_a_fetched_dataset_is_found_without_a_path(capsys, place):
     folder = place / "home" / "raw" / "cora"
     folder.mkdir(parents=True)
-    write()
+    write(x=np.ones((N, 5), np.float32))
     os.replace("graph.npz", folder / "cora.npz")
     code = main(["partition", "dataset=cora", "batch.num_chunks=2", "format=json"])
     assert code == 0, capsys.readouterr().err
