@@ -68,12 +68,17 @@ def test_order_of_chunks(runs, case):
     assert (len(set(orders)) > 1) == case.shuffle
 
 
-@pytest.mark.parametrize("warmup", [1, 3])
-@pytest.mark.parametrize("period", [1, 2, 3])
-def test_ages_of_snapshots(runs, period, warmup):
+AGES = [
+    chunked("gcnii", stages=1, period=period, warmup=warmup, steps=warmup + 2 * period + 1)
+    for warmup in (1, 3)
+    for period in (1, 2, 3)
+]
+
+
+@pytest.mark.parametrize("case", AGES, ids=str)
+def test_ages_of_snapshots(runs, case):
     """Snapshots close at steps w-1, w-1+P, …: a step reads the last one that closed before it."""
-    case = chunked("gcnii", stages=1, period=period, warmup=warmup, steps=warmup + 2 * period + 1)
-    closed = [warmup - 1 + k * period for k in range(5)]
+    closed = [case.warmup - 1 + k * case.period for k in range(5)]
     for t, record in enumerate(runs[case]):
-        assert record.age == (t - max(c for c in closed if c < t) if t >= warmup else 0), t
-        assert (record.share > 0) == (t >= warmup)
+        assert record.age == (t - max(c for c in closed if c < t) if t >= case.warmup else 0), t
+        assert (record.share > 0) == (t >= case.warmup)
