@@ -71,6 +71,21 @@ class ChunkedGraph:
         """All rows as one chunk, for what must see them at once."""
         return Chunk(-1, 0, self.offsets[-1])
 
+    @cached_property
+    def isolated(self) -> ChunkedGraph:
+        """The same chunks without the edges between them; degrees are counted on what is left."""
+        graph = self.graph
+        inside = self.chunk_of[graph.destinations] == self.chunk_of[graph.indices.long()]
+        indptr = torch.zeros_like(graph.indptr)
+        indptr[1:] = torch.cumsum(inside, 0)[graph.indptr[1:] - 1] * (graph.indptr[1:] > 0)
+        kept = graph.replace(
+            indptr=indptr,
+            indices=graph.indices[inside],
+            edge_weight=None if graph.edge_weight is None else graph.edge_weight[inside],
+            edge_attr=None if graph.edge_attr is None else graph.edge_attr[inside],
+        )
+        return ChunkedGraph(kept, self.offsets)
+
     def to(self, dtype: torch.dtype) -> ChunkedGraph:
         """The same graph with its real numbers in `dtype`."""
         return ChunkedGraph(self.graph.to_dtype(dtype), self.offsets)

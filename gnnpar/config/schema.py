@@ -25,6 +25,7 @@ __all__ = [
     "PartitionConfig",
     "RunConfig",
     "RunDirConfig",
+    "ScheduleConfig",
     "TraceConfig",
     "TrainConfig",
 ]
@@ -127,10 +128,29 @@ class BatchConfig(Section):
 
     section: ClassVar[str] = "batch"
 
+    kind: Literal["chunks", "clusters"] = "chunks"
+    """Chunks read each other's rows, of this step or from history. Clusters are independent: training leaves
+    out the edges between them (evaluation does not)."""
     num_chunks: PositiveInt = 1
     """Chunks that the vertices are cut into; 1 is full-batch training."""
     shuffle: bool = True
     """Draw a new order of the chunks each step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig(Section):
+    """In which order stages work off the micro-batches."""
+
+    section: ClassVar[str] = "schedule"
+
+    name: str = "gpipe"
+    """Family, as `gnnpar systems` lists them."""
+    chunks: Annotated[int, AtLeast(1)] | None = None
+    """Interleaved and looped families, zb_h1: stages per rank; null: the family's own."""
+    waves: Annotated[int, AtLeast(1)] | None = None
+    """hanayo: waves; null: the family's own."""
+    advance: NaturalInt | None = None
+    """one_f_one_b: forwards run ahead (AvgPipe); null: none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +294,7 @@ class RunConfig(Section):
     model: ModelConfig = field(default_factory=ModelConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)

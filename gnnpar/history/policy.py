@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gnnpar.config.schema import HistoryConfig
+from gnnpar.config.schema import RunConfig
 
 __all__ = ["HistoryPolicy"]
 
@@ -31,8 +31,12 @@ class HistoryPolicy:
     warmup_steps: int
 
     @classmethod
-    def of(cls, config: HistoryConfig) -> HistoryPolicy:
-        return cls(config.mode, config.period, config.gamma, config.warmup_steps)
+    def of(cls, config: RunConfig) -> HistoryPolicy:
+        """That of the configuration; independent micro-batches have no history and need no warm-up."""
+        if config.batch.kind == "clusters":
+            return cls("drop", 1, 0.0, 0)
+        history = config.history
+        return cls(history.mode, history.period, history.gamma, history.warmup_steps)
 
     def is_exact(self, step: int) -> bool:
         """True for warm-up steps, which run all chunks as one slot."""

@@ -137,15 +137,21 @@ class ReadsPlanner:
         self.chunked = chunked
         self.policy = policy
         self.copies = copies
-        graph = chunked.graph
-        if graph.is_symmetric:
-            self.transpose = (graph.indptr, graph.indices, graph.edge_weight)
-        else:
-            indptr, destinations, edge = graph.transpose
-            weight = graph.edge_weight[edge] if graph.edge_weight is not None else None
-            self.transpose = (indptr, destinations, weight)
-        self.scratch = torch.empty_like(graph.indices) if copies == 2 else graph.indices
         self._blocks: dict[Chunk, tuple[Block, Tensor]] = {}
+
+    @cached_property
+    def transpose(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """CSR of the out-edges, and their weights; the graph's own arrays where it is symmetric."""
+        graph = self.chunked.graph
+        if graph.is_symmetric:
+            return graph.indptr, graph.indices, graph.edge_weight
+        indptr, destinations, edge = graph.transpose
+        return indptr, destinations, None if graph.edge_weight is None else graph.edge_weight[edge]
+
+    @cached_property
+    def scratch(self) -> Tensor:
+        """Room for one redirected copy of the columns."""
+        return torch.empty_like(self.chunked.graph.indices)
 
     def plan(self, step: int, order: tuple[int, ...]) -> Reads:
         """`order`: the chunks in the order in which they run, unless the step is an exact one."""

@@ -44,9 +44,10 @@ class CutStore:
         kernels.scale_rows(x.flatten(1), scale, self.buffer[at : at + x.shape[0]])
 
     def allocate(self, x: Tensor) -> None:
-        """Make room for rows like those of `x` `[n, *tail]`, once."""
-        if self._buffer is None:
-            self.tail = tuple(x.shape[1:])
+        """Make room for rows like those of `x` `[n, *tail]`, once (or anew, for rows of another shape)."""
+        tail = tuple(x.shape[1:])
+        if self._buffer is None or self.tail != tail:
+            self.tail = tail
             self._buffer = x.new_zeros(self.copies * self.num_rows, math.prod(self.tail))
 
     def new_copy(self) -> Tensor:

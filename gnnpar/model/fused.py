@@ -6,15 +6,30 @@ shorter way, `Layer.fused_with` returns it; results agree with the unfused layer
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import Parameter
 
 from gnnpar.graph import kernels
 from gnnpar.model.rows import Rows
 
-__all__ = ["Fused", "ResidualLinearReluDropout"]
+__all__ = ["Fused", "ResidualLinearReluDropout", "WeightGradient"]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightGradient:
+    """∂W += factor · leftᵀ · right, still to be done. left `[n, a]`, right `[n, b]`, W `[a, b]`.
+
+    A bias is the case left = ones: `left` is None, W `[b]`.
+    """
+
+    parameter: Parameter
+    left: Tensor | None
+    right: Tensor
+    factor: float = 1.0
 
 
 class Fused(Protocol):
@@ -31,8 +46,8 @@ class Fused(Protocol):
     def forward(self, z: Tensor, rows: Rows, scale: Tensor | None, out: Tensor) -> None:
         """Write the next cut times `scale` `[n]` into `out` `[n, K]`, given the mixed z `[n, K]`."""
 
-    def backward(self, gradient: Tensor, out: Tensor, z: Tensor) -> Tensor:
-        """∂z, given the gradient of the unscaled cut; adds to `.grad` of the parameters.
+    def backward(self, gradient: Tensor, out: Tensor, z: Tensor) -> tuple[Tensor, WeightGradient]:
+        """∂z and what ∂W needs, given the gradient of the unscaled cut, which is overwritten.
 
         Args:
             out: what `forward` wrote.
@@ -49,9 +64,7 @@ class ResidualLinearReluDropout:
         weight: W `[K, K]`. beta: β. dropout: of the layer that follows.
     """
 
-    def __init__(
-        self, weight: nn.Parameter, beta: float, dropout: float, residual: str, share: float
-    ) -> None:
+    def __init__(self, weight: Parameter, beta: float, dropout: float, residual: str, share: float) -> None:
         self.weight = weight
         self.beta = beta
         self.dropout = dropout
@@ -64,13 +77,10 @@ class ResidualLinearReluDropout:
             y = z @ self._matrix()
         kernels.relu_dropout_scaled(y, rows.ids, key, self.dropout, scale, out)
 
-    def backward(self, gradient: Tensor, out: Tensor, z: Tensor) -> Tensor:
+    def backward(self, gradient: Tensor, out: Tensor, z: Tensor) -> tuple[Tensor, WeightGradient]:
         with torch.no_grad():
             kernels.relu_dropout_backward(gradient, out, self.dropout, None, gradient)
-            if self.weight.grad is None:
-                self.weight.grad = torch.zeros_like(self.weight)
-            self.weight.grad.addmm_(z.t(), gradient, alpha=self.beta)
-            return gradient @ self._matrix().t()
+            return gradient @ self._matrix().t(), WeightGradient(self.weight, z, gradient, self.beta)
 
     def _matrix(self) -> Tensor:
         matrix = self.weight * self.beta

@@ -26,39 +26,41 @@ __all__ = ["plan_stages", "profile_layers", "stage_faults"]
 
 
 def plan_stages(
-    model: LayerStack, chunked: ChunkedGraph, config: RunConfig, context: Context
+    model: LayerStack, chunked: ChunkedGraph, config: RunConfig, context: Context, num_stages: int
 ) -> tuple[int, ...]:
     """Entries of `model.all_layers()` per stage, the same on all ranks.
 
     The encoder goes with the first layer and the decoder with the last. Without `parallel.layers_per_stage`,
     rank 0 times every layer on one chunk, and minimises the slowest stage (GNNPipe's dynamic programme).
     """
-    stages, given, num_layers = context.world_size, config.parallel.layers_per_stage, len(model.layers)
+    given, num_layers = config.parallel.layers_per_stage, len(model.layers)
     if given is not None:
         counts = list(given)
-    elif stages == 1:
+    elif num_stages == 1:
         counts = [num_layers]
+    elif num_stages == num_layers:
+        counts = [1] * num_layers
     else:
         costs = profile_layers(model, chunked, config) if context.is_first else ()
         costs = context.broadcast_object(costs, 0, "sharing the profile")
         merged = [costs[0] + costs[1], *costs[2:-2], costs[-2] + costs[-1]]
-        counts = list(balance_stages(merged, stages))
+        counts = list(balance_stages(merged, num_stages))
     counts[0] += 1
     counts[-1] += 1
     return tuple(counts)
 
 
-def stage_faults(config: RunConfig, num_layers: int) -> list[str]:
-    """What is wrong with the stages that a configuration asks of a model with so many graph layers."""
-    stages, given = config.parallel.stages, config.parallel.layers_per_stage
-    if stages > num_layers:
+def stage_faults(config: RunConfig, num_layers: int, num_stages: int) -> list[str]:
+    """What is wrong with so many stages for a model with so many graph layers."""
+    given = config.parallel.layers_per_stage
+    if num_stages > num_layers:
         return [
-            f"parallel.stages: {stages} stages, but the model has {num_layers} layers; "
+            f"parallel.stages: {num_stages} stages, but the model has {num_layers} layers; "
             f"use {num_layers} or fewer"
         ]
-    if given is not None and (len(given) != stages or sum(given) != num_layers):
+    if given is not None and (len(given) != num_stages or sum(given) != num_layers):
         return [
-            f"parallel.layers_per_stage: {list(given)} must be {stages} numbers (parallel.stages) with sum "
+            f"parallel.layers_per_stage: {list(given)} must be {num_stages} numbers with sum "
             f"{num_layers} (the model's layers)"
         ]
     return []
@@ -101,8 +103,8 @@ class _TimedPassage:
         """Forward and backward, each at its fastest."""
         return sum(self.least.values())
 
-    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
-        return self._time("forward", lambda: self.passage.forward(chunk, entered, reads, rows_of, keep))
+    def forward(self, chunk: Chunk, part: Part, reads: Reads, rows_of: RowsOf, keep: bool) -> None:
+        self._time("forward", lambda: self.passage.forward(chunk, part, reads, rows_of, keep))
 
     def backward(
         self,

@@ -1,8 +1,17 @@
 """What a rank runs: stages of layers, and the executor that drives them through a schedule."""
 
 from gnnpar.runtime.aggregation import Aggregation
-from gnnpar.runtime.build import build_stage, needs_two_copies
+from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales
 from gnnpar.runtime.executor import Executor
 from gnnpar.runtime.stage import Payload, Slot, Stage
 
-__all__ = ["Aggregation", "Executor", "Payload", "Slot", "Stage", "build_stage", "needs_two_copies"]
+__all__ = [
+    "Aggregation",
+    "Executor",
+    "Payload",
+    "Slot",
+    "Stage",
+    "build_stage",
+    "needs_two_copies",
+    "pull_scales",
+]

@@ -27,8 +27,12 @@ class Aggregation(Protocol):
 
     cut: CutStore
 
-    def over(self, cut: CutStore) -> Aggregation:
-        """The same operator over another cut, for evaluation between steps: the histories stay."""
+    def over(self, cut: CutStore, scales: PullScales | None) -> Aggregation:
+        """The same operator over another cut, for evaluation between steps: the histories stay.
+
+        Args:
+            scales: of the graph that is evaluated (for `Pull`).
+        """
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         """Store the chunk's cut `[n, K]` in the live copy."""
@@ -69,8 +73,8 @@ class PullAggregation:
             self._z = self.cut.new_copy()
         return self._z
 
-    def over(self, cut: CutStore) -> PullAggregation:
-        return PullAggregation(cut, self.scales, self._z)
+    def over(self, cut: CutStore, scales: PullScales | None) -> PullAggregation:
+        return PullAggregation(cut, scales or self.scales, self._z)
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         self.cut.write(chunk.start, x, reads.live, _slice(self.scales.c, chunk))
@@ -182,7 +186,7 @@ class PushAggregation:
             self._gradient = self.cut.new_copy().zero_()
         return self._gradient
 
-    def over(self, cut: CutStore) -> PushAggregation:
+    def over(self, cut: CutStore, scales: PullScales | None) -> PushAggregation:
         return PushAggregation(cut, self.layer, self._gradient)
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:

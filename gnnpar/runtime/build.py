@@ -10,14 +10,15 @@ from torch import Tensor
 from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
 from gnnpar.graph.features import SparseRows
-from gnnpar.graph.norm import scales
+from gnnpar.graph.graph import Graph
+from gnnpar.graph.norm import PullScales, scales
 from gnnpar.history import CutStore, HistoryPolicy
 from gnnpar.model import Layer, LayerStack, Pull, Push
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation, PushAggregation
 from gnnpar.runtime.stage import Stage
 from gnnpar.runtime.targets import Targets
 
-__all__ = ["build_stage", "needs_two_copies"]
+__all__ = ["build_stage", "needs_two_copies", "pull_scales"]
 
 
 def needs_two_copies(model: LayerStack, policy: HistoryPolicy, recompute: bool) -> bool:
@@ -25,6 +26,20 @@ def needs_two_copies(model: LayerStack, policy: HistoryPolicy, recompute: bool) 
     operator on single edges again) rows that the step has overwritten since."""
     push = any(isinstance(layer.operator, Push) for layer in model.all_layers())
     return policy.mode == "snapshot" or (policy.mode == "latest" and push and recompute)
+
+
+def pull_scales(layers: Sequence[Layer], graph: Graph, dtype: torch.dtype) -> list[PullScales | None]:
+    """For every layer that aggregates, the scales of its operator on `graph`; None where it is no `Pull`."""
+    known: dict[Pull, PullScales] = {}
+    found: list[PullScales | None] = []
+    for layer in layers:
+        if isinstance(layer.operator, Pull):
+            if layer.operator not in known:
+                known[layer.operator] = scales(graph, layer.operator, dtype)
+            found.append(known[layer.operator])
+        elif layer.operator is not None:
+            found.append(None)
+    return found
 
 
 def build_stage(
@@ -42,14 +57,15 @@ def build_stage(
     layers = model.all_layers()
     last = len(layers) - 1
     payloads = model.payload_specs(chunked.graph)
-    dtype = getattr(torch, config.dtype)
-    aggregations = [
-        _aggregation(layers[index], CutStore(chunked.graph.num_nodes, copies), chunked, dtype)
-        for index in indices
-        if layers[index].operator is not None
-    ]
+    own = [layers[index] for index in indices]
+    graph_layers = [layer for layer in own if layer.operator is not None]
+    of_operators = pull_scales(own, chunked.graph, getattr(torch, config.dtype))
+    aggregations: list[Aggregation] = []
+    for layer, found in zip(graph_layers, of_operators, strict=True):
+        cut = CutStore(chunked.graph.num_nodes, copies)
+        aggregations.append(PushAggregation(cut, layer) if found is None else PullAggregation(cut, found))
     return Stage(
-        [(index, layers[index]) for index in indices],
+        list(zip(indices, own, strict=True)),
         aggregations,
         payloads[indices[0] - 1] if indices[0] > 0 else (),
         payloads[indices[-1]] if indices[-1] < last else (),
@@ -60,12 +76,6 @@ def build_stage(
         recompute=config.memory.recompute,
         keeps_h0=model.reads_h0,
     )
-
-
-def _aggregation(layer: Layer, cut: CutStore, chunked: ChunkedGraph, dtype: torch.dtype) -> Aggregation:
-    if isinstance(layer.operator, Pull):
-        return PullAggregation(cut, scales(chunked.graph, layer.operator, dtype))
-    return PushAggregation(cut, layer)
 
 
 class _Features:

@@ -1,9 +1,9 @@
 """Split backward: input gradients now (I), weight gradients later (W), for any layer.
 
-While `DeferredWeights` is active, products with a parameter (`F.linear`, `@`, `mm`, `addmm`) are recorded so that
-their backward pass yields only the gradient of the input; what the weight's gradient needs is put on a list, and
-`flush` does the products later, those of several micro-batches at once. All other parameters (scales, attention
-vectors) get their gradients with I. Results equal autograd's to rounding.
+While `DeferredWeights` is active, products with a parameter (`F.linear`, `@`, `mm`, `addmm`) are recorded so
+that their backward pass yields only the gradient of the input; what the weight's gradient needs is put on a
+list, and `add_weight_gradients` does the products later, those of several micro-batches at once. All other
+parameters (scales, attention vectors) get their gradients with I. Results equal autograd's to rounding.
 
 Source: zero-bubble schedules (Qi et al. 2024, §2) and 2BP (Rae et al. 2024, §3), which also concatenates.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,20 +20,9 @@ from torch.nn import Parameter
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["DeferredWeights", "WeightGradient", "add_weight_gradients"]
+from gnnpar.model.fused import WeightGradient
 
-
-@dataclass(frozen=True, slots=True)
-class WeightGradient:
-    """∂W += factor · leftᵀ · right, still to be done. left `[n, a]`, right `[n, b]`, W `[a, b]`.
-
-    A bias is the case left = ones: `left` is None, W `[b]`.
-    """
-
-    parameter: Parameter
-    left: Tensor | None
-    right: Tensor
-    factor: float = 1.0
+__all__ = ["DeferredWeights", "add_weight_gradients"]
 
 
 def add_weight_gradients(pending: Iterable[WeightGradient]) -> None:
@@ -46,14 +34,13 @@ def add_weight_gradients(pending: Iterable[WeightGradient]) -> None:
         for group in by_parameter.values():
             parameter, factor = group[0].parameter, group[0].factor
             right = _joined([one.right for one in group])
-            if group[0].left is None:
-                gradient = right.sum(0) * factor
-            else:
-                gradient = _joined([one.left for one in group if one.left is not None]).t() @ right * factor
             if parameter.grad is None:
-                parameter.grad = gradient
+                parameter.grad = torch.zeros_like(parameter)
+            if group[0].left is None:
+                parameter.grad.add_(right.sum(0), alpha=factor)
             else:
-                parameter.grad.add_(gradient)
+                left = _joined([one.left for one in group if one.left is not None])
+                parameter.grad.addmm_(left.t(), right, alpha=factor)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
@@ -68,7 +55,11 @@ class DeferredWeights(TorchFunctionMode):
         self.pending = pending
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = dict(kwargs or {})
         handler = _HANDLERS.get(func)
@@ -84,7 +75,12 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, anchor: Tensor, weight: list[Parameter], transposed: bool, pending: list[WeightGradient]
+        ctx: Any,
+        x: Tensor,
+        anchor: Tensor,
+        weight: list[Parameter],
+        transposed: bool,
+        pending: list[WeightGradient],
     ) -> Tensor:
         # The anchor requires a gradient even where x (the input features) does not.
         ctx.save_for_backward(x)
@@ -119,7 +115,11 @@ class _Bias(torch.autograd.Function):
 
 def _defers(x: Any, weight: Any) -> bool:
     return (
-        isinstance(weight, Parameter) and weight.requires_grad and isinstance(x, Tensor) and x.dim() == 2 and weight.dim() == 2
+        isinstance(weight, Parameter)
+        and weight.requires_grad
+        and isinstance(x, Tensor)
+        and x.dim() == 2
+        and weight.dim() == 2
     )
 
 
@@ -130,7 +130,9 @@ def _product(pending: list[WeightGradient], x: Tensor, weight: Parameter, transp
     return result
 
 
-def _linear(pending: list[WeightGradient], x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+def _linear(
+    pending: list[WeightGradient], x: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Tensor | None:
     if not _defers(x, weight):
         return None
     y = _product(pending, x, weight, transposed=True)  # type: ignore[arg-type]
@@ -147,7 +149,13 @@ def _matmul(pending: list[WeightGradient], x: Tensor, weight: Tensor) -> Tensor 
 
 
 def _addmm(
-    pending: list[WeightGradient], added: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1, alpha: float = 1
+    pending: list[WeightGradient],
+    added: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> Tensor | None:
     if not _defers(x, weight) or isinstance(added, Parameter):
         return None

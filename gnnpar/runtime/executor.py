@@ -13,25 +13,34 @@ from gnnpar.batch import Chunk
 from gnnpar.dist import Message, Transport
 from gnnpar.history import Reads
 from gnnpar.model.trace import TensorSpec
+from gnnpar.runtime.reduce import Reduction
 from gnnpar.runtime.stage import Payload, Stage
 from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "StageKey"]
+
+StageKey = tuple[int, int]
+"""(replica, stage)."""
 
 _RECEIVES = {Kind.RECV_F, Kind.RECV_B}
 _POSTED_AHEAD = 3
 """Receives posted before they are needed: enough to hide latency, few enough to keep memory flat."""
+_TENSORS_PER_PAYLOAD = 64
 
 
 @dataclass(slots=True)
 class _Step:
-    """What is in flight during one step."""
+    """What is in flight during one step. Payloads wait under (replica, stage, kind, micro-batch)."""
 
+    schedule: Schedule
     reads: Reads
     number: int
-    payloads: dict[tuple[int, Kind, int], dict[Chunk, Payload]] = field(default_factory=dict)
+    splits: bool
+    payloads: dict[tuple[int, int, Kind, int], dict[Chunk, Payload]] = field(default_factory=dict)
+    posted: dict[Action, dict[Chunk, Message]] = field(default_factory=dict)
     sends: list[Message] = field(default_factory=list)
+    reductions: list[Reduction] = field(default_factory=list)
     loss: Tensor | None = None
 
 
@@ -39,7 +48,7 @@ class Executor:
     """Interprets schedules for one rank.
 
     Args:
-        stages: the stages of this rank, by number.
+        stages: the stages of this rank, by (replica, stage).
         recorder: gets a span for every action.
         device: of the payloads.
     """
@@ -47,7 +56,7 @@ class Executor:
     def __init__(
         self,
         rank: int,
-        stages: Mapping[int, Stage],
+        stages: Mapping[StageKey, Stage],
         transport: Transport,
         recorder: Recorder,
         device: torch.device,
@@ -59,88 +68,94 @@ class Executor:
         self.device = device
 
     def run(self, schedule: Schedule, reads: Reads, step: int) -> Tensor | None:
-        """Run one step up to (not including) STEP; returns the loss where this rank holds the last stage."""
-        state = _Step(reads, step)
+        """Run one step up to its updates; returns this rank's share of the loss, where it holds a last stage.
+
+        When it returns, gradients are complete: reduced over the replicas, every weight gradient done.
+        """
         program = [action for item in schedule.ranks[self.rank] for action in item.parts]
+        state = _Step(schedule, reads, step, splits=any(action.kind is Kind.I for action in program))
         waiting = deque(action for action in program if action.kind in _RECEIVES)
-        posted: dict[Action, dict[Chunk, Message]] = {}
         for action in program:
-            while waiting and len(posted) < _POSTED_AHEAD:
-                ahead = waiting.popleft()
-                posted[ahead] = self._post(schedule, ahead, state)
+            while waiting and len(state.posted) < _POSTED_AHEAD:
+                self._post(waiting.popleft(), state)
             with self.recorder.span(action.kind.name, str(action)):
-                self._do(schedule, action, posted, state)
+                self._do(action, state)
+        for reduction in state.reductions:
+            reduction.finish(state.reductions)
         for message in state.sends:
             self.transport.finish(message)
         return state.loss
 
-    def _do(
-        self, schedule: Schedule, action: Action, posted: dict[Action, dict[Chunk, Message]], state: _Step
-    ) -> None:
+    def _do(self, action: Action, state: _Step) -> None:
         if action.kind is Kind.F:
-            self._forward(schedule, action, state)
-        elif action.kind is Kind.B:
-            self._backward(schedule, action, state)
+            for batch in action.micro_batches:
+                self._forward(action, batch, state)
+        elif action.kind in (Kind.B, Kind.I):
+            for batch in action.micro_batches:
+                self._backward(action, batch, state)
+        elif action.kind is Kind.W:
+            chunks = [chunk for batch in action.micro_batches for chunk in state.reads.slots[batch]]
+            self._stage(action).weight_gradients(chunks)
         elif action.kind in _RECEIVES:
             what = Kind.F if action.kind is Kind.RECV_F else Kind.B
-            arrived = {chunk: self.transport.finish(message) for chunk, message in posted.pop(action).items()}
-            state.payloads[action.stage, what, action.micro_batch] = arrived
+            messages = state.posted.pop(action)
+            arrived = {chunk: self.transport.finish(message) for chunk, message in messages.items()}
+            state.payloads[action.replica, action.stage, what, action.micro_batch] = arrived
         elif action.kind in (Kind.SEND_F, Kind.SEND_B):
-            self._send(schedule, action, state)
+            self._send(action, state)
+        elif action.kind is Kind.REDUCE:
+            state.reductions.append(Reduction.start(action, state.schedule, self.stages, self.transport))
 
-    def _forward(self, schedule: Schedule, action: Action, state: _Step) -> None:
-        stage, batch = self.stages[action.stage], action.micro_batch
-        slot = state.reads.slots[batch]
-        payloads = state.payloads.pop((action.stage, Kind.F, batch), {})
-        out = stage.forward(slot, payloads, state.reads, state.number)
+    def _stage(self, action: Action) -> Stage:
+        return self.stages[action.replica, action.stage]
+
+    def _forward(self, action: Action, batch: int, state: _Step) -> None:
+        stage, slot = self._stage(action), state.reads.slots[batch]
+        payloads = state.payloads.pop((action.replica, action.stage, Kind.F, batch), {})
+        out = stage.forward(slot, payloads, state.reads, state.number, split=state.splits)
         if stage.targets is not None:
             loss = stage.loss(slot)
             state.loss = loss if state.loss is None else state.loss + loss
-        self._hand_over(schedule, action, Kind.F, out, schedule.successors(action.stage), state)
+        self._hand_over(action, batch, out, state)
 
-    def _backward(self, schedule: Schedule, action: Action, state: _Step) -> None:
-        batch = action.micro_batch
-        gradients = state.payloads.pop((action.stage, Kind.B, batch), {})
-        stage = self.stages[action.stage]
-        out = stage.backward(state.reads.slots[batch], gradients, state.reads, state.number)
-        self._hand_over(schedule, action, Kind.B, out, schedule.predecessors(action.stage), state)
+    def _backward(self, action: Action, batch: int, state: _Step) -> None:
+        stage, slot = self._stage(action), state.reads.slots[batch]
+        gradients = state.payloads.pop((action.replica, action.stage, Kind.B, batch), {})
+        out = stage.backward(slot, gradients, state.reads, state.number)
+        if action.kind is Kind.B and state.splits:
+            stage.weight_gradients(slot)
+        self._hand_over(action, batch, out, state)
 
-    def _hand_over(
-        self,
-        schedule: Schedule,
-        action: Action,
-        kind: Kind,
-        out: dict[Chunk, Payload],
-        to: Sequence[int],
-        state: _Step,
-    ) -> None:
+    def _hand_over(self, action: Action, batch: int, out: dict[Chunk, Payload], state: _Step) -> None:
         """Leave a result where the neighbouring stage on this rank, or the SEND that follows, finds it."""
+        forward = action.kind is Kind.F
+        schedule = state.schedule
+        to = schedule.successors(action.stage) if forward else schedule.predecessors(action.stage)
         for neighbour in to:
-            here = schedule.rank_of(neighbour, action.replica) == self.rank
-            where = neighbour if here else action.stage
-            key = Kind.SEND_F if kind is Kind.F else Kind.SEND_B
-            state.payloads[where, kind if here else key, action.micro_batch] = out
+            if schedule.rank_of(neighbour, action.replica) == self.rank:
+                key = (action.replica, neighbour, Kind.F if forward else Kind.B, batch)
+            else:
+                key = (action.replica, action.stage, Kind.SEND_F if forward else Kind.SEND_B, batch)
+            state.payloads[key] = out
 
-    def _send(self, schedule: Schedule, action: Action, state: _Step) -> None:
+    def _send(self, action: Action, state: _Step) -> None:
         assert action.peer is not None
-        peer = schedule.rank_of(action.peer, action.replica)
-        out = state.payloads.pop((action.stage, action.kind, action.micro_batch))
+        peer = state.schedule.rank_of(action.peer, action.replica)
+        out = state.payloads.pop((action.replica, action.stage, action.kind, action.micro_batch))
         for number, (chunk, payload) in enumerate(out.items()):
-            tag = self._tag(action.kind, action.micro_batch, number, state)
+            tag = _tag(state, action, action.stage, number)
             state.sends.append(self.transport.send(payload, peer, tag, "stage", _describe(action, chunk)))
 
-    def _post(self, schedule: Schedule, action: Action, state: _Step) -> dict[Chunk, Message]:
+    def _post(self, action: Action, state: _Step) -> None:
         assert action.peer is not None
-        peer = schedule.rank_of(action.peer, action.replica)
-        stage = self.stages[action.stage]
+        peer = state.schedule.rank_of(action.peer, action.replica)
+        stage = self._stage(action)
         specs = stage.receives if action.kind is Kind.RECV_F else [s for s in stage.sends if s.needs_grad]
-        posted = {}
+        state.posted[action] = {}
         for number, chunk in enumerate(state.reads.slots[action.micro_batch]):
+            tag = _tag(state, action, action.peer, number)
             buffers = self.empty_payload(chunk, specs)
-            sent_as = Kind.SEND_F if action.kind is Kind.RECV_F else Kind.SEND_B
-            tag = self._tag(sent_as, action.micro_batch, number, state)
-            posted[chunk] = self.transport.receive(buffers, peer, tag, _describe(action, chunk))
-        return posted
+            state.posted[action][chunk] = self.transport.receive(buffers, peer, tag, _describe(action, chunk))
 
     def empty_payload(self, chunk: Chunk, specs: Sequence[TensorSpec]) -> Payload:
         """Buffers for one chunk's payload: sizes follow from the chunk, they are never negotiated."""
@@ -148,13 +163,20 @@ class Executor:
             torch.empty(chunk.num_rows, *spec.tail, dtype=spec.dtype, device=self.device) for spec in specs
         ]
 
-    def _tag(self, kind: Kind, batch: int, number: int, state: _Step) -> int:
-        """The same on both sides; distinct for all messages of a step between two ranks."""
-        place = batch + number  # one of them is 0: slots of one chunk, or one slot of all chunks
-        return (place * 2 + (kind is Kind.SEND_B)) * _TENSORS_PER_PAYLOAD
 
+def _tag(state: _Step, action: Action, sender: int, number: int) -> int:
+    """The same on both sides; distinct for all messages of a step between two ranks.
 
-_TENSORS_PER_PAYLOAD = 64
+    Args:
+        sender: stage that sends. number: place of the chunk in its slot.
+    """
+    schedule = state.schedule
+    backward = action.kind in (Kind.SEND_B, Kind.RECV_B)
+    # Slots have one chunk, or there is one slot: one of the two numbers is always 0.
+    place = action.micro_batch + number
+    width = max(schedule.num_micro_batches, max(len(slot) for slot in state.reads.slots))
+    channel = (action.replica * schedule.num_stages + sender) * 2 + backward
+    return (channel * width + place) * _TENSORS_PER_PAYLOAD
 
 
 def _describe(action: Action, chunk: Chunk) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk
 from gnnpar.history import Reads
-from gnnpar.model.fused import Fused
+from gnnpar.model.fused import Fused, WeightGradient
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation
+from gnnpar.runtime.deferred import DeferredWeights, add_weight_gradients
 from gnnpar.runtime.segment import RowsOf, Segment, State
 from gnnpar.runtime.targets import Targets
 
@@ -27,19 +29,21 @@ class Part:
         entered: the leaves it started from.
         left: what it made; a tensor that is one of `entered` passed through.
         cut, loss: X for the aggregation ahead, or the chunk's share of the loss.
+        pending: where weight gradients go that are to be done later; None where backward does them at once.
     """
 
     entered: State
     left: State | None = None
     cut: Tensor | None = None
     loss: Tensor | None = None
+    pending: list[WeightGradient] | None = None
 
 
 class Passage(Protocol):
     """What a stage runs between two aggregations."""
 
-    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
-        """Aggregate behind, run the segment, store the cut for the aggregation ahead.
+    def forward(self, chunk: Chunk, part: Part, reads: Reads, rows_of: RowsOf, keep: bool) -> None:
+        """Aggregate behind, run the segment from `part.entered`, store the cut for the aggregation ahead.
 
         Args:
             keep: False where the backward pass computes the segment again, so nothing need be kept.
@@ -79,14 +83,12 @@ class AutogradPassage:
     ahead: Aggregation | None
     targets: Targets | None
 
-    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
-        part = Part(entered)
+    def forward(self, chunk: Chunk, part: Part, reads: Reads, rows_of: RowsOf, keep: bool) -> None:
         with torch.set_grad_enabled(keep):
             self._run(part, chunk, reads, rows_of, again=False)
         if self.ahead is not None:
             assert part.cut is not None
             self.ahead.write(chunk, part.cut.detach(), reads)
-        return part
 
     def backward(
         self,
@@ -111,6 +113,10 @@ class AutogradPassage:
         return self.behind.pull_back(chunk, reads)
 
     def _run(self, part: Part, chunk: Chunk, reads: Reads, rows_of: RowsOf, again: bool) -> None:
+        with nullcontext() if part.pending is None else DeferredWeights(part.pending):
+            self._run_segment(part, chunk, reads, rows_of, again)
+
+    def _run_segment(self, part: Part, chunk: Chunk, reads: Reads, rows_of: RowsOf, again: bool) -> None:
         z = None
         if self.behind is not None:
             aggregate = self.behind.replay if again else self.behind.forward
@@ -134,12 +140,12 @@ class FusedPassage:
     behind: PullAggregation
     ahead: PullAggregation
 
-    def forward(self, chunk: Chunk, entered: State, reads: Reads, rows_of: RowsOf, keep: bool) -> Part:
-        residual = entered.carries[self.fused.residual].detach()
+    def forward(self, chunk: Chunk, part: Part, reads: Reads, rows_of: RowsOf, keep: bool) -> None:
+        residual = part.entered.carries[self.fused.residual].detach()
         z = self.behind.forward_mixed(chunk, reads, residual, self.fused.share)
         out = self.ahead.rows_to_write(chunk, z, reads)
         self.fused.forward(z, rows_of(self.index_ahead), self.ahead.column_scale(chunk), out)
-        return Part(entered, State(None, entered.carries))
+        part.left = State(None, part.entered.carries)
 
     def backward(
         self,
@@ -152,7 +158,12 @@ class FusedPassage:
     ) -> None:
         assert cut_gradient is not None
         z, out = self.behind.stored_z(chunk), self.ahead.stored_cut(chunk, reads)
-        gradient = self.fused.backward(cut_gradient, out, z)
+        gradient, of_weight = self.fused.backward(cut_gradient, out, z)
+        if part.pending is None:
+            add_weight_gradients([of_weight])
+        else:
+            # D is about to take the place of z.
+            part.pending.append(replace(of_weight, left=z.clone()))
         residual = part.entered.carries[self.fused.residual]
         if residual.grad is None:
             residual.grad = torch.zeros_like(residual)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from gnnpar.batch import Chunk
 from gnnpar.graph.features import SparseRows
 from gnnpar.history import Reads
+from gnnpar.model.fused import WeightGradient
 from gnnpar.model.layer import Layer
 from gnnpar.model.rows import Rows
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation
+from gnnpar.runtime.deferred import add_weight_gradients
 from gnnpar.runtime.passage import AutogradPassage, FusedPassage, Part, Passage
 from gnnpar.runtime.segment import RowsOf, Segment, State, cut_segments
 from gnnpar.runtime.targets import Targets
@@ -80,17 +83,27 @@ class Stage:
             _passage(number, self.segments, aggregations, targets) for number in range(len(self.segments))
         ]
         self._flights: dict[Chunk, Flight] = {}
+        self._pending: dict[Chunk, list[WeightGradient]] = {}
+
+    def parameters(self) -> list[Parameter]:
+        """Of all layers, in order, each once."""
+        return list({id(p): p for _, layer in self.layers for p in layer.parameters()}.values())
 
     def forward(
-        self, slot: Slot, payloads: dict[Chunk, Payload], reads: Reads, step: int
+        self, slot: Slot, payloads: dict[Chunk, Payload], reads: Reads, step: int, split: bool = False
     ) -> dict[Chunk, Payload]:
-        """Run one slot forward. Returns each chunk's payload for the next stage (empty on the last stage)."""
+        """Run one slot forward. Returns each chunk's payload for the next stage (empty on the last stage).
+
+        Args:
+            split: the weight gradients will come with `weight_gradients`, not with `backward`.
+        """
         states = {chunk: self._enter(chunk, payloads, leaf=True) for chunk in slot}
         self._flights.update((chunk, Flight()) for chunk in slot)
         for passage in self.passages:
             for chunk in slot:
                 rows_of = self._rows_of(chunk, step)
-                part = passage.forward(chunk, states[chunk], reads, rows_of, keep=not self.recompute)
+                part = Part(states[chunk], pending=self._pending.setdefault(chunk, []) if split else None)
+                passage.forward(chunk, part, reads, rows_of, keep=not self.recompute)
                 assert part.left is not None
                 states[chunk] = _leaves(part.entered, part.left)
                 if self.recompute:
@@ -137,6 +150,10 @@ class Stage:
                 for chunk in slot:
                     cut_gradients[chunk] = self.passages[number].pull_back(chunk, reads)
         return {chunk: _leaf_gradients(following[chunk], self.receives) for chunk in slot if self.receives}
+
+    def weight_gradients(self, chunks: Iterable[Chunk]) -> None:
+        """Do what `backward` left undone for these chunks (of any number of slots), one product a weight."""
+        add_weight_gradients([one for chunk in chunks for one in self._pending.pop(chunk, [])])
 
     def evaluate(
         self, slot: Slot, payloads: dict[Chunk, Payload], reads: Reads, aggregations: Sequence[Aggregation]

@@ -9,6 +9,7 @@ from gnnpar.schedule.lower import lower
 from gnnpar.schedule.program import Program
 from gnnpar.schedule.schedule import Schedule
 from gnnpar.schedule.simulate import SimulationResult, Timed, simulate
+from gnnpar.schedule.whole import whole
 
 __all__ = [
     "INDEPENDENT",
@@ -30,4 +31,5 @@ __all__ = [
     "parse_item",
     "predecessors",
     "simulate",
+    "whole",
 ]

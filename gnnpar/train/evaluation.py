@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
+from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Transport
 from gnnpar.history import CutStore, Reads
-from gnnpar.runtime import Aggregation, Executor, Payload, Stage
+from gnnpar.runtime import Executor, Payload, Slot, pull_scales
+from gnnpar.schedule import Schedule
 from gnnpar.train.metrics import score
 
 __all__ = ["Evaluator", "Scores"]
-
-_TAG = 1 << 24
-"""Evaluation messages are tagged apart from those of training steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +30,36 @@ class Scores:
 
 
 class Evaluator:
-    """Runs one rank's stage over the whole graph. Memory: two buffers `[N, K]`, payloads of all chunks."""
+    """Runs the whole graph through all stages, each on its rank (the first replica's, if there are several).
+
+    Memory: two buffers `[N, K]` and the payloads of all chunks.
+    """
 
     def __init__(
         self,
-        stage: Stage,
+        schedule: Schedule,
         executor: Executor,
         transport: Transport,
         chunked: ChunkedGraph,
         context: Context,
-        metric: str,
+        config: RunConfig,
     ) -> None:
-        self.stage = stage
+        self.schedule = schedule
         self.executor = executor
         self.transport = transport
         self.chunked = chunked
         self.context = context
-        self.metric = metric
+        self.metric = config.train.metric
+        self.last_rank = schedule.rank_of(schedule.num_stages - 1)
+        dtype = getattr(torch, config.dtype)
+        self.scales = {
+            number: pull_scales([layer for _, layer in stage.layers], chunked.graph, dtype)
+            for (replica, number), stage in executor.stages.items()
+            if replica == 0
+        }
 
     def run(self, reads: Reads) -> Scores:
-        """Scores of the current parameters, the same on all ranks."""
+        """Scores of the current parameters, the same on all ranks. `reads`: exact, over the whole graph."""
         start = time.perf_counter()
         logits = self.logits(reads)
         scores = None
@@ -61,47 +69,54 @@ class Evaluator:
                 score(logits, graph.y, mask, self.metric)
                 for mask in (graph.train_mask, graph.val_mask, graph.test_mask)
             ]
-        train, val, test = self.context.broadcast_object(
-            scores, self.context.world_size - 1, "sharing the scores"
-        )
+        train, val, test = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
         return Scores(train, val, test, time.perf_counter() - start)
 
     def logits(self, reads: Reads) -> Tensor | None:
-        """Logits `[N, C]` in the renumbered order, on the last stage (None elsewhere)."""
-        slot = reads.slots[0]
-        rank, stage = self.context.rank, self.stage
+        """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""
         payloads: dict[Chunk, Payload] = {}
-        if stage.receives:
-            messages = {
-                chunk: self.transport.receive(
-                    self.executor.empty_payload(chunk, stage.receives),
-                    rank - 1,
-                    _TAG + number * 64,
-                    f"evaluation, chunk {chunk.index}",
-                )
-                for number, chunk in enumerate(slot)
-            }
-            payloads = {chunk: self.transport.finish(message) for chunk, message in messages.items()}
-        out = stage.evaluate(slot, payloads, reads, self._aggregations())
-        if not stage.sends:
-            return torch.cat([payload[0] for payload in out.values()])
-        sent = [
-            self.transport.send(
-                payload, rank + 1, _TAG + number * 64, "evaluation", f"evaluation, chunk {chunk.index}"
+        for number in range(self.schedule.num_stages):
+            rank = self.schedule.rank_of(number)
+            if rank != self.context.rank:
+                continue
+            before = self.schedule.rank_of(number - 1) if number else rank
+            if before != rank:
+                payloads = self._receive(number, before, reads.slots[0])
+            payloads = self._stage(number, payloads, reads)
+            after = self.schedule.rank_of(number + 1) if number + 1 < self.schedule.num_stages else rank
+            if after != rank:
+                self._send(number, after, payloads)
+        if self.context.rank != self.last_rank:
+            return None
+        return torch.cat([payload[0] for payload in payloads.values()])
+
+    def _stage(self, number: int, payloads: dict[Chunk, Payload], reads: Reads) -> dict[Chunk, Payload]:
+        stage = self.executor.stages[0, number]
+        rows = self.chunked.graph.num_nodes
+        cuts = CutStore(rows, 1), CutStore(rows, 1)  # layers use them in turn
+        pairs = zip(stage.aggregations, self.scales[number], strict=True)
+        aggregations = [one.over(cuts[place % 2], scales) for place, (one, scales) in enumerate(pairs)]
+        return stage.evaluate(reads.slots[0], payloads, reads, aggregations)
+
+    def _receive(self, number: int, peer: int, slot: Slot) -> dict[Chunk, Payload]:
+        specs = self.executor.stages[0, number].receives
+        messages = {
+            chunk: self.transport.receive(
+                self.executor.empty_payload(chunk, specs), peer, _tag(number, place), f"evaluation, {chunk}"
             )
-            for number, (chunk, payload) in enumerate(out.items())
+            for place, chunk in enumerate(slot)
+        }
+        return {chunk: self.transport.finish(message) for chunk, message in messages.items()}
+
+    def _send(self, number: int, peer: int, payloads: dict[Chunk, Payload]) -> None:
+        sent = [
+            self.transport.send(payload, peer, _tag(number + 1, place), "evaluation", f"evaluation, {chunk}")
+            for place, (chunk, payload) in enumerate(payloads.items())
         ]
         for message in sent:
             self.transport.finish(message)
-        return None
 
-    def _aggregations(self) -> list[Aggregation]:
-        """The stage's aggregations over two cuts that they use in turn, so that the histories stay."""
-        rows = self.chunked.graph.num_nodes
-        by_width: defaultdict[tuple[int, ...], list[CutStore]] = defaultdict(
-            lambda: [CutStore(rows, 1), CutStore(rows, 1)]
-        )
-        return [
-            aggregation.over(by_width[aggregation.cut.tail][number % 2])
-            for number, aggregation in enumerate(self.stage.aggregations)
-        ]
+
+def _tag(receiver: int, place: int) -> int:
+    """Apart from the tags of training steps."""
+    return (1 << 27) + (receiver * (1 << 14) + place) * 64

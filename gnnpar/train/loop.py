@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from gnnpar.config.schema import RunConfig
+from gnnpar.schedule import Costs, simulate
 from gnnpar.train.early_stop import EarlyStop
 from gnnpar.train.evaluation import Scores
 from gnnpar.train.memory import peak_memory_bytes
@@ -133,13 +134,12 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
     }
     ranks = trainer.context.gather_objects(mine, "gathering the summary")
     kinds = sorted({kind for rank in ranks for kind in rank["bytes"]} | {"stage", "halo", "weight"})
-    stages, slots = trainer.context.world_size, trainer.chunked.num_chunks
     return {
         "epoch_time_s": max(rank["epoch"] for rank in ranks),
         "eval_time_s": max(rank["eval"] for rank in ranks),
         "bytes_per_epoch": {kind: sum(rank["bytes"].get(kind, 0) for rank in ranks) for kind in kinds},
         "bubble": statistics.mean(rank["wait"] for rank in ranks),
-        "bubble_theory": (stages - 1) / (slots + stages - 1),
+        "bubble_theory": simulate(trainer.schedule, Costs(F=1, B=2, I=1, W=1)).bubble,
         "history_age_mean": tally.age_reads / tally.reads if tally.reads else 0.0,
         "history_age_max": tally.age_max,
         "history_read_share": tally.reads / tally.chunked_steps if tally.chunked_steps else 0.0,

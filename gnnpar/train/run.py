@@ -26,6 +26,7 @@ from gnnpar.model import LayerStack
 from gnnpar.partition import partition_from_config, report
 from gnnpar.plan import stage_faults
 from gnnpar.train.job import Job, make_model, run_rank
+from gnnpar.train.order import build_schedule, schedule_faults
 from gnnpar.train.rundir import create_run_dir
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,9 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     if graph.x is None or graph.num_classes == 0:
         faults.raise_if_any()  # no model can be made for it
     network = model if model is not None else make_model(config, graph)
-    faults.extend(stage_faults(config, len(network.layers)))
+    faults.extend(schedule_faults(config))
+    if not faults:
+        faults.extend(stage_faults(config, len(network.layers), build_schedule(config).num_stages))
     faults.extend(network.check(graph))
     faults.raise_if_any()
     cache = data_home() / "partitions"

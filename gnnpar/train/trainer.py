@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from gnnpar.batch import ChunkedGraph, chunk_order
 from gnnpar.config.schema import RunConfig
@@ -16,11 +21,12 @@ from gnnpar.errors import RunError
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.model import LayerStack
 from gnnpar.plan import plan_stages
-from gnnpar.runtime import Executor, build_stage, needs_two_copies
-from gnnpar.schedule import Schedule, fill_drain, lower
+from gnnpar.runtime import Executor, Stage, build_stage, needs_two_copies
+from gnnpar.schedule import lower, whole
 from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Evaluator, Scores
 from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
+from gnnpar.train.order import build_schedule
 
 __all__ = ["StepResult", "Trainer"]
 
@@ -43,53 +49,61 @@ class StepResult:
 
 
 class Trainer:
-    """Trains this rank's stage of a model.
+    """Trains this rank's stages of a model.
 
     Every rank makes the same calls in the same order. The model is built whole on every rank (from one seed);
-    a rank trains and keeps only its stage.
+    a rank trains only its stages.
 
     Args:
         model: all layers.
         chunked: the graph, renumbered chunk by chunk.
         config: of the run, the same on all ranks.
-        context: of this rank; its world size is the number of stages.
+        context: of this rank; its world size is `parallel.stages`.
     """
 
     def __init__(self, model: LayerStack, chunked: ChunkedGraph, config: RunConfig, context: Context) -> None:
         self.config = config
         self.context = context
         dtype = getattr(torch, config.dtype)
-        chunked = chunked.to(dtype)
-        self.chunked = chunked
+        self.chunked = chunked.to(dtype)
         self.recorder = Recorder(keep_events=config.trace.events)
         self.step = 0
         self.step_order: tuple[int, ...] = ()
         model.to(device=context.device, dtype=dtype)
-        split = plan_stages(model, chunked, config, context)
-        self.policy = HistoryPolicy.of(config.history)
-        copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
-        self.planner = ReadsPlanner(chunked, self.policy, copies, model.chunk_dependent)
-        self.split = split
-        first = sum(split[: context.rank])
-        self.stage = build_stage(
-            model, chunked, range(first, first + split[context.rank]), copies, config, context.device
-        )
-        transport = Transport(context, self.recorder)
-        self.executor = Executor(
-            context.rank, {context.rank: self.stage}, transport, self.recorder, context.device
-        )
-        self.evaluator = Evaluator(
-            self.stage, self.executor, transport, chunked, context, config.train.metric
-        )
-        own = {id(parameter) for _, layer in self.stage.layers for parameter in layer.parameters()}
-        self._named = {name: p for name, p in model.named_parameters() if id(p) in own}
         self.num_parameters = sum(p.numel() for p in model.parameters())
-        self.optimizer = build_optimizer(self._named, config.optimizer, config.train)
-        self.lr_schedule = build_lr_schedule(self.optimizer, config.train)
-        self._schedules = {count: self._schedule(count) for count in {1, chunked.num_chunks}}
+        self.schedule = build_schedule(config)
+        self.split = plan_stages(model, self.chunked, config, context, self.schedule.num_stages)
+        self.policy = HistoryPolicy.of(config)
+        copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
+        trained = self.chunked.isolated if config.batch.kind == "clusters" else self.chunked
+        self.planner = ReadsPlanner(trained, self.policy, copies, model.chunk_dependent)
+        # Evaluation reads all edges, also where training leaves some out.
+        self.whole_planner = ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
+        # Replicas of a stage hold parameters of their own, which start equal and stay so.
+        models = [model, *(copy.deepcopy(model) for _ in range(1, self.schedule.num_replicas))]
+        bounds = [0, *accumulate(self.split)]
+        stages = {
+            (replica, stage): build_stage(
+                models[replica],
+                trained,
+                range(bounds[stage], bounds[stage + 1]),
+                copies,
+                config,
+                context.device,
+            )
+            for replica, stage in self.schedule.stages_on(context.rank)
+        }
+        transport = Transport(context, self.recorder)
+        self.executor = Executor(context.rank, stages, transport, self.recorder, context.device)
+        self.evaluator = Evaluator(self.schedule, self.executor, transport, self.chunked, context, config)
+        self._updates = [self._update(models[replica], stage) for (replica, _), stage in stages.items()]
+        self._lowered = lower(self.schedule), lower(whole(self.schedule))
 
-    def _schedule(self, num_micro_batches: int) -> Schedule:
-        return lower(fill_drain(self.context.world_size, num_micro_batches))
+    def _update(self, model: LayerStack, stage: Stage) -> _Update:
+        own = {id(parameter) for parameter in stage.parameters()}
+        named = {name: p for name, p in model.named_parameters() if id(p) in own}
+        optimizer = build_optimizer(named, self.config.optimizer, self.config.train)
+        return _Update(stage, named, optimizer, build_lr_schedule(optimizer, self.config.train))
 
     def train_step(self) -> StepResult:
         """All micro-batches, then one optimizer update. Raises `RunError` where the loss is not finite."""
@@ -99,39 +113,40 @@ class Trainer:
             self.chunked.num_chunks, config.seed, self.step, shuffle=config.batch.shuffle
         )
         reads = self.planner.plan(self.step, self.step_order)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.executor.run(self._schedules[len(reads.slots)], reads, self.step)
+        for update in self._updates:
+            update.optimizer.zero_grad(set_to_none=True)
+        chunked, exact = self._lowered
+        loss = self.executor.run(exact if reads.exact else chunked, reads, self.step)
         value = self._share_loss(loss)
         with self.recorder.span("STEP"):
             self._clip()
-            self.optimizer.step()
-            for _, layer in self.stage.layers:
-                layer.commit()
-            if self.lr_schedule is not None:
-                self.lr_schedule.step()
+            for update in self._updates:
+                update.apply()
         self.step += 1
         return StepResult(value, reads.age, reads.history_share, time.perf_counter() - start)
 
     def gradients(self) -> dict[str, Tensor]:
-        """Gradients of this rank's stage in the last step, by global parameter name."""
+        """Gradients of this rank's stages in the last step, by global parameter name."""
         return {
-            name: p.grad if p.grad is not None else torch.zeros_like(p) for name, p in self._named.items()
+            name: p.grad if p.grad is not None else torch.zeros_like(p)
+            for update in self._updates
+            for name, p in update.named.items()
         }
 
     def parameters(self) -> dict[str, Tensor]:
-        """Parameters of this rank's stage, by global name."""
-        return {name: p.detach() for name, p in self._named.items()}
+        """Parameters of this rank's stages, by global name."""
+        return {name: p.detach() for update in self._updates for name, p in update.named.items()}
 
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
-        return self.evaluator.run(self.planner.exact)
+        return self.evaluator.run(self.whole_planner.exact)
 
     def _share_loss(self, loss: Tensor | None) -> float:
         value = torch.zeros(1, dtype=torch.float64, device=self.context.device)
         if loss is not None:
             value.fill_(loss.item())
         with self.recorder.span("wait", "loss"):
-            self.context.broadcast(value, self.context.world_size - 1, "sharing the loss")
+            self.context.all_reduce(value, "sharing the loss")
         number = float(value)
         if not math.isfinite(number):
             raise RunError(
@@ -141,12 +156,36 @@ class Trainer:
         return number
 
     def _clip(self) -> None:
-        """Scale gradients so that their norm over all stages is at most `train.grad_clip`."""
+        """Scale gradients so that their norm over all stages, each once, is at most `train.grad_clip`."""
         if not self.config.train.grad_clip:
             return
-        gradients = [p.grad for p in self._named.values() if p.grad is not None]
-        square = torch.stack([g.double().square().sum() for g in gradients]).sum().reshape(1)
+        replicas = [replica for replica, _ in self.executor.stages]
+        square = torch.zeros(1, dtype=torch.float64, device=self.context.device)
+        for replica, update in zip(replicas, self._updates, strict=True):
+            if replica == 0:
+                square += sum(g.double().square().sum() for g in update.gradients())
         self.context.all_reduce(square, "summing gradient norms")
         coefficient = clip_coefficient(float(square), self.config.train.grad_clip)
-        for gradient in gradients:
-            gradient.mul_(coefficient)
+        for update in self._updates:
+            for gradient in update.gradients():
+                gradient.mul_(coefficient)
+
+
+@dataclass(frozen=True)
+class _Update:
+    """The optimizer of one stage."""
+
+    stage: Stage
+    named: dict[str, Parameter]
+    optimizer: Optimizer
+    lr_schedule: LambdaLR | None
+
+    def gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.named.values() if p.grad is not None]
+
+    def apply(self) -> None:
+        self.optimizer.step()
+        for _, layer in self.stage.layers:
+            layer.commit()
+        if self.lr_schedule is not None:
+            self.lr_schedule.step()

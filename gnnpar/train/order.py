@@ -1,0 +1,51 @@
+"""The schedule of a run: from the configuration to a checked, lowered program."""
+
+from __future__ import annotations
+
+from gnnpar.config.schema import RunConfig
+from gnnpar.errors import InputError
+from gnnpar.schedule import Schedule, check
+from gnnpar.schedule.families import FAMILIES
+
+__all__ = ["build_schedule", "schedule_faults"]
+
+
+def build_schedule(config: RunConfig) -> Schedule:
+    """The schedule of one step over `batch.num_chunks` micro-batches and `parallel.stages` ranks.
+
+    Raises:
+        InputError: no such family, counts that it is not defined for, or an order that the micro-batches do
+            not allow, with the reason and the nearest legal choice.
+    """
+    name = config.schedule.name
+    if name not in FAMILIES:
+        raise InputError(
+            "config", [f"schedule.name: there is no {name!r}; choose one of {', '.join(FAMILIES)}"]
+        )
+    given = {key: getattr(config.schedule, key) for key in ("chunks", "waves", "advance")}
+    options = {key: value for key, value in given.items() if value is not None}
+    schedule = FAMILIES[name](config.parallel.stages, config.batch.num_chunks, **options)
+    if config.batch.kind == "clusters":
+        check(schedule, batch="cluster")
+        return schedule
+    if schedule.num_replicas > 1:
+        raise InputError(
+            "config",
+            [
+                f"schedule.name: {name} runs two streams of micro-batches; chunks that read each other are "
+                "not exchanged between streams; use batch.kind=clusters or schedule.name=gpipe"
+            ],
+        )
+    # With history.mode=drop, too, a chunk reads the chunks before it and sends gradients back to them.
+    gradient = "drop" if config.history.gamma == 0 else "accumulate"
+    check(schedule, batch="chunk", neighbours="history", gradient=gradient)
+    return schedule
+
+
+def schedule_faults(config: RunConfig) -> list[str]:
+    """What `build_schedule` would raise."""
+    try:
+        build_schedule(config)
+    except InputError as error:
+        return list(error.faults)
+    return []
