@@ -86,9 +86,9 @@ class ChunkedGraph:
         )
         return ChunkedGraph(kept, self.offsets)
 
-    def to(self, dtype: torch.dtype) -> ChunkedGraph:
-        """The same graph with its real numbers in `dtype`."""
-        return ChunkedGraph(self.graph.to_dtype(dtype), self.offsets)
+    def to(self, dtype: torch.dtype, device: torch.device) -> ChunkedGraph:
+        """The same graph on `device`, its real numbers in `dtype`."""
+        return ChunkedGraph(self.graph.to_dtype(dtype).to(device), self.offsets)
 
     @cached_property
     def degrees(self) -> tuple[Tensor, Tensor]:
@@ -98,8 +98,9 @@ class ChunkedGraph:
     @cached_property
     def chunk_of(self) -> Tensor:
         """`[N]` int32: the chunk of every vertex."""
-        sizes = torch.tensor(self.offsets).diff()
-        return torch.repeat_interleave(torch.arange(self.num_chunks, dtype=torch.int32), sizes)
+        device = self.graph.indptr.device
+        sizes = torch.tensor(self.offsets, device=device).diff()
+        return torch.repeat_interleave(torch.arange(self.num_chunks, dtype=torch.int32, device=device), sizes)
 
 
 def make_block(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,7 +79,9 @@ class Graph:
     @cached_property
     def destinations(self) -> Tensor:
         """`[E]` int64: the row of every edge, in CSR order."""
-        return torch.repeat_interleave(torch.arange(self.num_nodes), self.in_degree)
+        return torch.repeat_interleave(
+            torch.arange(self.num_nodes, device=self.indptr.device), self.in_degree
+        )
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -93,7 +95,7 @@ class Graph:
         Rows are ascending in the destination. Cost: one stable sort of E int32, kept.
         """
         edge = torch.sort(self.indices, stable=True).indices
-        indptr = torch.zeros(self.num_nodes + 1, dtype=torch.int64)
+        indptr = torch.zeros_like(self.indptr)
         torch.cumsum(self.out_degree, 0, out=indptr[1:])
         return indptr, self.destinations[edge].to(self.indices.dtype), edge
 
@@ -110,8 +112,8 @@ class Graph:
     def fingerprint(self) -> str:
         """Hash of the structure (16 hex digits): partitions and histories are bound to it."""
         digest = hashlib.blake2b(digest_size=8)
-        digest.update(self.indptr.numpy().tobytes())
-        digest.update(self.indices.numpy().tobytes())
+        digest.update(self.indptr.cpu().numpy().tobytes())
+        digest.update(self.indices.cpu().numpy().tobytes())
         return digest.hexdigest()
 
     def replace(self, **changes: Any) -> Graph:
@@ -204,6 +206,17 @@ class Graph:
     def permute(self, order: Tensor) -> Graph:
         """Renumbered: new vertex i is old vertex `order[i]`, `[N]`. See `gnnpar.graph.build.permute`."""
         return build.permute(self, order)
+
+    def to(self, device: torch.device | str) -> Graph:
+        """The graph with all its tensors on `device`; itself where they are."""
+        if self.indptr.device == torch.device(device):
+            return self
+        moved = {
+            field.name: value.to(device)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), (Tensor, SparseRows))
+        }
+        return self.replace(**moved)
 
     def to_dtype(self, dtype: torch.dtype) -> Graph:
         """Features, edge weights, edge features and multi-labels in a floating-point `dtype`."""

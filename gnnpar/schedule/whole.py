@@ -23,5 +23,10 @@ def whole(like: Schedule) -> Schedule:
         program += [Action(Kind.STEP, stage) for stage in stages]
         ranks.append(program)
     return Schedule(
-        f"{like.name}, whole", like.num_stages, 1, tuple(map(Program, ranks)), (like.placement[0],), like.stage_edges
+        f"{like.name}, whole",
+        like.num_stages,
+        1,
+        tuple(map(Program, ranks)),
+        (like.placement[0],),
+        like.stage_edges,
     )

@@ -65,7 +65,7 @@ class Trainer:
         self.config = config
         self.context = context
         dtype = getattr(torch, config.dtype)
-        self.chunked = chunked.to(dtype)
+        self.chunked = chunked.to(dtype, context.device)
         self.recorder = Recorder(keep_events=config.trace.events)
         self.step = 0
         self.step_order: tuple[int, ...] = ()
