@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnpar.model.norm import Norm
 from gnnpar.model.rows import Rows
 
-__all__ = ["Activation", "Site", "finish", "map_first"]
+__all__ = ["Activation", "Site", "by_column", "finish", "map_first"]
 
 Activation = Callable[[Tensor], Tensor] | None
 
@@ -34,3 +34,11 @@ def finish(z: Tensor, norm: Norm | None, activation: Activation, rows: Rows) -> 
     if norm is not None:
         z = norm(z, rows)
     return z if activation is None else activation(z)
+
+
+def by_column(scalar: Tensor | float, like: Tensor) -> Tensor | float:
+    """A scalar parameter repeated for every column of `like` `[n, H]`.
+
+    Its gradient is then summed column by column, in an order that the number of threads does not change.
+    """
+    return scalar.expand(like.shape[1]) if isinstance(scalar, Tensor) else scalar

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from gnnpar.graph.block import Block
 from gnnpar.model.edges import edge_softmax, edge_sum
 from gnnpar.model.layer import Carries, Layer, Push
-from gnnpar.model.layers.common import Activation, finish
+from gnnpar.model.layers.common import Activation, by_column, finish
 from gnnpar.model.norm import make_norm
 from gnnpar.model.rows import Rows
 
@@ -70,10 +70,11 @@ class GEN(Layer):
                 raise TypeError("GEN with edge_features needs a graph with edge_attr")
             messages = messages + self.edge(block.edge_attr)
         messages = F.relu(messages) + self.eps
-        z = edge_sum(messages * edge_softmax(self.t * messages, row, block.num_rows), row, block.num_rows)
+        scores = by_column(self.t, messages) * messages
+        z = edge_sum(messages * edge_softmax(scores, row, block.num_rows), row, block.num_rows)
         if self.message_scale is not None:
             length = own.norm(dim=-1, keepdim=True)
-            z = F.normalize(z, dim=-1) * length * self.message_scale
+            z = F.normalize(z, dim=-1) * length * by_column(self.message_scale, z)
         return z + own
 
     def after(self, z: Tensor, h: Tensor, carries: Carries, rows: Rows) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnpar.model.layer import Carries, Layer, Pull
-from gnnpar.model.layers.common import Activation, finish
+from gnnpar.model.layers.common import Activation, by_column, finish
 from gnnpar.model.norm import make_norm
 from gnnpar.model.rows import Rows
 
@@ -53,6 +53,6 @@ class GIN(Layer):
 
     def after(self, z: Tensor, h: Tensor, carries: Carries, rows: Rows) -> Tensor:
         if self.eps is not None:
-            z = z + self.eps * rows.dropout(h, self.dropout)
+            z = z + by_column(self.eps, z) * rows.dropout(h, self.dropout)
         z = self.outer(finish(self.inner(z), self.norm, F.relu, rows))
         return finish(z, None, self.activation, rows)
