@@ -32,6 +32,7 @@ __all__ = [
 
 PositiveInt = Annotated[int, AtLeast(1)]
 NaturalInt = Annotated[int, AtLeast(0)]
+Seed = Annotated[int, Between(0, 2**63 - 1)]
 NonNegative = Annotated[float, AtLeast(0)]
 Positive = Annotated[float, Above(0)]
 Fraction = Annotated[float, Between(0, 1)]
@@ -274,15 +275,13 @@ class TraceConfig(Section):
 
     tensorboard: bool = True
     """Write TensorBoard events."""
-    events: bool = False
-    """Keep every event of every rank and write them to the run directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):
     """A whole run. Made by `gnnpar.config.compose` from config groups and overrides, or by hand."""
 
-    seed: NaturalInt = 0
+    seed: Seed = 0
     """Seed of the parameters, of dropout and of the order of the chunks."""
     device: Annotated[str, Matches(("cpu", "cuda"))] = "cpu"
     """Where tensors live: `cpu`, `cuda` (ranks spread over the host's GPUs) or `cuda:N`."""

@@ -6,6 +6,7 @@ explicitly; nothing asks a global for its rank.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,8 +62,13 @@ class Context:
         Uses nccl where every rank has a GPU of its own, gloo otherwise. Raises `RunError` naming the rank
         when the others do not show up within the deadline.
         """
-        placed = place_device(check_device(device), rank)
-        backend = "nccl" if placed.type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
+        wanted = check_device(device)
+        placed = place_device(wanted, int(os.environ.get("LOCAL_RANK", rank)))
+        local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+        own_gpu = placed != wanted and torch.cuda.device_count() >= local_ranks
+        backend = "nccl" if own_gpu else "gloo"
+        if placed.type == "cuda":
+            torch.cuda.set_device(placed)
         try:
             dist.init_process_group(
                 backend,
@@ -140,6 +146,8 @@ def check_device(device: str | torch.device) -> torch.device:
         raise InputError("device", [f"{device!r} is not a device; use cpu or cuda"]) from error
     if parsed.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device", ["cuda asked for, but torch sees no GPU here; use device=cpu"])
+    if parsed.type == "cuda" and parsed.index is not None and parsed.index >= torch.cuda.device_count():
+        raise InputError("device", [f"{device} asked for, but there are {torch.cuda.device_count()} GPUs"])
     return parsed
 
 

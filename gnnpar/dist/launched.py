@@ -137,8 +137,8 @@ class Membership:
         except InputError as error:
             answer |= {"title": error.title, "faults": error.faults}
             raise
-        except Exception as error:
-            answer["failure"] = f"rank 0: {what}: {error}"
+        except BaseException as error:
+            answer["failure"] = f"rank 0: {what}: {type(error).__name__} {error}"
             raise
         finally:
             self.store.set(key, json.dumps(answer))

@@ -31,8 +31,8 @@ class Message:
 class Transport:
     """Sends and receives lists of tensors between the ranks of a run.
 
-    Messages between two ranks are matched by tag, so their order does not matter (nccl ignores tags and
-    relies on the order of the schedule, which is the same on both sides).
+    With gloo, messages between two ranks are matched by tag, so receives may be posted in any order. nccl runs
+    the messages of two ranks in the order in which they are posted: nothing may be posted ahead.
 
     Args:
         context: of this rank.
@@ -43,6 +43,7 @@ class Transport:
         self.context = context
         self.recorder = recorder
         self._timeout = timedelta(seconds=context.timeout_s)
+        self.matches_by_tag = context.backend != "nccl"
         self._staged = context.backend == "gloo" and context.device.type == "cuda"
 
     def send(self, tensors: Sequence[Tensor], peer: int, tag: int, kind: str, what: str) -> Message:

@@ -39,6 +39,8 @@ def validate(graph: Graph) -> list[str]:
     faults += label_faults(graph.y, graph.num_classes)
     masks = {"train_mask": graph.train_mask, "val_mask": graph.val_mask, "test_mask": graph.test_mask}
     faults += mask_faults(masks)
+    if graph.multi_label and bool(graph.train_mask.any()) and bool(graph.y[graph.train_mask].isnan().all()):
+        faults.append("train_mask: no label of its vertices is known; choose vertices with labels")
     if not graph.multi_label:
         for name, mask in masks.items():
             faults += _offenders(
@@ -132,7 +134,9 @@ def _shape_faults(graph: Graph) -> list[str]:
             value = getattr(graph, name)
             if value is not None and value.shape[0] != rows:
                 what = "vertices" if rows == n and name in per_vertex else "edges"
-                faults.append(f"{name}: {value.shape[0]} rows for {rows} {what}")
+                faults.append(f"{name}: {value.shape[0]} rows for {rows} {what}; give one row each")
+    if graph.edge_attr is not None and graph.edge_attr.dim() != 2:
+        faults.append(f"edge_attr: must be [E, K], is {list(graph.edge_attr.shape)}; use edge_attr[:, None]")
     for name in ("train_mask", "val_mask", "test_mask"):
         if getattr(graph, name).dtype != torch.bool:
             faults.append(f"{name}: must be bool, is {getattr(graph, name).dtype}")

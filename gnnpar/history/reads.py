@@ -106,8 +106,22 @@ class Reads:
     def _columns(self) -> dict[Chunk, Columns]:
         return {}
 
+    def _block(self, chunk: Chunk) -> tuple[Block, Tensor]:
+        if self.exact or self.planner.policy.mode != "drop":
+            return self.planner.block(chunk)
+        indptr, indices, edge = self._kept
+        return make_block(self.planner.chunked, chunk, indptr, indices, edge)
+
+    @cached_property
+    def _kept(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The edges left by `drop`, and their positions in the graph."""
+        graph = self.planner.chunked.graph
+        number = torch.arange(graph.num_edges, device=graph.indices.device)
+        order = (self.planner.chunked.chunk_of, self.position)
+        return keep_edges(graph.indptr, graph.indices, *order, "not_after", number)
+
     def _make_columns(self, chunk: Chunk) -> Columns:
-        block, vertices = self.planner.block(chunk, None if self.exact else self)
+        block, vertices = self._block(chunk)
         if self.exact:
             rows, factor = vertices + self.live, torch.ones(vertices.numel(), device=vertices.device)
         else:
@@ -170,17 +184,12 @@ class ReadsPlanner:
     @cached_property
     def exact(self) -> Reads:
         """All chunks as one slot over a cut with one copy: evaluation."""
-        position = torch.zeros(self.chunked.num_chunks, dtype=torch.int32)
+        position = torch.zeros_like(self.chunked.chunk_of[: self.chunked.num_chunks])
         return Reads(self, (self.together,), position, 0, 0, 0, 0.0)
 
-    def block(self, chunk: Chunk, reads: Reads | None) -> tuple[Block, Tensor]:
-        """A chunk's block and its columns' vertices; kept, unless `drop` makes it another one every step."""
+    def block(self, chunk: Chunk) -> tuple[Block, Tensor]:
+        """The block of all of a chunk's edges, and its columns' vertices. Made once."""
         graph = self.chunked.graph
-        if reads is not None and self.policy.mode == "drop":
-            number = torch.arange(graph.num_edges, device=graph.indices.device)
-            order = (self.chunked.chunk_of, reads.position)
-            indptr, indices, edge = keep_edges(graph.indptr, graph.indices, *order, "not_after", number)
-            return make_block(self.chunked, chunk, indptr, indices, edge)
         if chunk not in self._blocks:
             self._blocks[chunk] = make_block(self.chunked, chunk, graph.indptr, graph.indices, None)
         return self._blocks[chunk]

@@ -48,7 +48,7 @@ class CutStore:
         tail = tuple(x.shape[1:])
         if self._buffer is None or self.tail != tail:
             self.tail = tail
-            self._buffer = x.new_zeros(self.copies * self.num_rows, math.prod(self.tail))
+            self._buffer = x.new_empty(self.copies * self.num_rows, math.prod(self.tail))
 
     def new_copy(self) -> Tensor:
         """A tensor `[N, K]` of the same kind, unset."""

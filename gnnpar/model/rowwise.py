@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -110,6 +111,10 @@ def _convert(module: nn.Module) -> nn.Module:
         return deferred_batch_norm(module)
     if isinstance(module, nn.Sequential):
         return nn.Sequential(*[_convert(child) for child in module])
+    if getattr(module, "inplace", False):
+        # Its input may be a leaf of the segment, or what an earlier layer left for its gradient.
+        module = copy.copy(module)
+        module.inplace = False  # type: ignore[assignment]
     return module
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import cast
 
@@ -65,7 +66,7 @@ class LayerStack(nn.Module):
         self.encoder = parts[0]
         self.layers = nn.ModuleList(parts[1:-1])
         self.decoder = parts[-1]
-        self._checked: dict[_Signature, list[str]] = {}
+        self._checked: dict[_Signature, tuple[list[str], int | None]] = {}
 
     def all_layers(self) -> list[Layer]:
         """Encoder, layers, decoder; the position is the global layer index."""
@@ -104,8 +105,12 @@ class LayerStack(nn.Module):
                 foreign = any(isinstance(module, Foreign) for module in layers[i].modules())
                 local = settle(passage) if foreign else locality_faults(passage)
                 faults += [f"{names[i]}: {fault}" for fault in local]
-            self._checked[signature] = faults
-        return list(self._checked[signature])
+            self._checked[signature] = faults, found.num_outputs
+        faults, num_outputs = self._checked[signature]
+        if not faults and (num_outputs is None or num_outputs < graph.num_classes):
+            columns = "no columns" if num_outputs is None else f"{num_outputs} columns"
+            return [f"decoder: gives {columns} for {graph.num_classes} classes; give it one a class"]
+        return list(faults)
 
     def payload_specs(self, graph: Graph) -> list[tuple[TensorSpec, ...]]:
         """For every cut position i in 0…L, what crosses a stage boundary after global layer i: `h`, then
@@ -114,6 +119,8 @@ class LayerStack(nn.Module):
         Raises:
             InputError: the faults of `check`.
         """
+        if next((p.device.type for p in self.parameters()), "cpu") != "cpu":
+            return copy.deepcopy(self).cpu().payload_specs(graph)  # the tiny graph is on the CPU
         self._require(graph)
         tiny = _like(_signature(graph)).to_dtype(self._dtype())
         return trace(_names(self.layers), self.all_layers(), tiny).payloads

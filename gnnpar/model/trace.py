@@ -68,6 +68,7 @@ class Trace:
     faults: list[str] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
     payloads: list[tuple[TensorSpec, ...]] = field(default_factory=list)
+    num_outputs: int | None = None
 
 
 class _TracedCarries(Mapping[str, Tensor]):
@@ -180,6 +181,7 @@ def trace(names: Sequence[str], layers: Sequence[Layer], graph: Graph) -> Trace:
             result.payloads.append(
                 tuple(TensorSpec(k, tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in tensors.items())
             )
+    result.num_outputs = h.shape[1] if h.dim() == 2 else None
     return result
 
 

@@ -50,9 +50,9 @@ def plan_stages(
     return tuple(counts)
 
 
-def stage_faults(config: RunConfig, num_layers: int, num_stages: int) -> list[str]:
-    """What is wrong with so many stages for a model with so many graph layers."""
-    given = config.parallel.layers_per_stage
+def stage_faults(config: RunConfig, model: LayerStack, num_stages: int) -> list[str]:
+    """What is wrong with so many stages for a model."""
+    given, num_layers = config.parallel.layers_per_stage, len(model.layers)
     if num_stages > num_layers:
         return [
             f"parallel.stages: {num_stages} stages, but the model has {num_layers} layers; "
@@ -63,7 +63,21 @@ def stage_faults(config: RunConfig, num_layers: int, num_stages: int) -> list[st
             f"parallel.layers_per_stage: {list(given)} must be {num_stages} numbers with sum "
             f"{num_layers} (the model's layers)"
         ]
-    return []
+    return _shared(model) if num_stages > 1 else []
+
+
+def _shared(model: LayerStack) -> list[str]:
+    """Layers that share parameters: stages would train copies of them."""
+    faults: list[str] = []
+    owners: dict[int, int] = {}
+    for index, layer in enumerate(model.all_layers()):
+        others = {owners.setdefault(id(p), index) for p in layer.parameters()} - {index}
+        faults += [
+            f"model: entries {other} and {index} of all_layers() share parameters, of which stages would "
+            "train copies; use parallel.stages=1, or parameters of their own"
+            for other in sorted(others)
+        ]
+    return faults
 
 
 def profile_layers(

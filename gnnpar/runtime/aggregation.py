@@ -195,7 +195,8 @@ class PushAggregation:
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         columns = reads.columns(chunk)
         leaf = self.cut.shaped(self.cut.buffer[columns.buffer_rows]).requires_grad_(torch.is_grad_enabled())
-        self._leaves[chunk] = leaf
+        if leaf.requires_grad:
+            self._leaves[chunk] = leaf
         return self.layer.aggregate(leaf, columns.block, rows)
 
     def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:

@@ -29,6 +29,8 @@ def add_weight_gradients(pending: Iterable[WeightGradient]) -> None:
     """Do the products, one for each parameter: those of several micro-batches are concatenated."""
     by_parameter: defaultdict[tuple[int, float], list[WeightGradient]] = defaultdict(list)
     for one in pending:
+        if not one.parameter.requires_grad:
+            continue
         by_parameter[id(one.parameter), one.factor].append(one)
     with torch.no_grad():
         for group in by_parameter.values():

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk
 from gnnpar.dist import Message, Transport
+from gnnpar.errors import RunError
 from gnnpar.history import Reads
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.reduce import Reduction
@@ -75,8 +76,9 @@ class Executor:
         program = [action for item in schedule.ranks[self.rank] for action in item.parts]
         state = _Step(schedule, reads, step, splits=any(action.kind is Kind.I for action in program))
         waiting = deque(action for action in program if action.kind in _RECEIVES)
+        ahead = _POSTED_AHEAD if self.transport.matches_by_tag else 0
         for action in program:
-            while waiting and len(state.posted) < _POSTED_AHEAD:
+            while waiting and (len(state.posted) < ahead or waiting[0] is action):
                 self._post(waiting.popleft(), state)
             with self.recorder.span(action.kind.name, str(action)):
                 self._do(action, state)
@@ -105,6 +107,8 @@ class Executor:
             self._send(action, state)
         elif action.kind is Kind.REDUCE:
             state.reductions.append(Reduction.start(action, state.schedule, self.stages, self.transport))
+        elif action.kind is not Kind.STEP:  # updates follow when the whole program is done
+            raise RunError(f"rank {self.rank}: {action}: no way to run {action.kind.name}")
 
     def _stage(self, action: Action) -> Stage:
         return self.stages[action.replica, action.stage]

@@ -78,7 +78,7 @@ class Segment:
         for index, layer in self.inner:
             assert h is not None
             rows = rows_of(index)
-            if select is not None and layer is self.inner[-1][1]:
+            if select is not None and index == self.inner[-1][0]:
                 rows = replace(rows, ids=rows.ids[select])
                 h = h[select]
                 carries = {name: carries[name][select] for name in layer.reads}

@@ -16,13 +16,14 @@ from gnnpar.batch import ChunkedGraph, load_chunked, save_chunked
 from gnnpar.config.files import from_yaml
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context
+from gnnpar.errors import InputError
 from gnnpar.graph import Graph
 from gnnpar.model import LayerStack, build_model
 from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
 from gnnpar.train.trainer import Trainer
 
-__all__ = ["Job", "make_model", "run_rank"]
+__all__ = ["Job", "make_model", "pickle_model", "run_rank"]
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,11 @@ class Job:
     def folder(self) -> Path:
         return self.run_dir / ".job"
 
-    def write(self, chunked: ChunkedGraph, model: LayerStack | None) -> None:
-        """Write the graph, and the model where it is the user's own."""
+    def write(self, chunked: ChunkedGraph, pickled: bytes | None) -> None:
+        """Write the graph, and the user's own model where there is one (see `pickle_model`)."""
         save_chunked(chunked, self.folder / "graph")
-        if model is not None:
-            import cloudpickle
-
-            # Classes of a script or notebook travel by value; those of modules are imported, from wherever
-            # this process finds them.
-            (self.folder / "model.pkl").write_bytes(cloudpickle.dumps((sys.path, cloudpickle.dumps(model))))
+        if pickled is not None:
+            (self.folder / "model.pkl").write_bytes(pickled)
 
     def read(self) -> tuple[RunConfig, ChunkedGraph, LayerStack]:
         """Config, graph and model, the same on every rank."""
@@ -65,6 +62,23 @@ class Job:
     def remove(self) -> None:
         """Forget the hand-over files; the results stay."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def pickle_model(model: LayerStack) -> bytes:
+    """A model as bytes for the workers. Raises `InputError` for one that cannot travel.
+
+    Classes of a script or notebook travel by value; those of modules are imported, from wherever this process
+    finds them.
+    """
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps((sys.path, cloudpickle.dumps(model))))
+    except Exception as error:  # whatever the parts of a model raise when pickled
+        raise InputError(
+            "model",
+            [f"cannot be sent to worker processes: {error}; keep handles and locks out of its layers"],
+        ) from error
 
 
 def make_model(config: RunConfig, graph: Graph) -> LayerStack:
@@ -91,7 +105,7 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     finally:
         for sink in sinks:
             sink.close()
-    shares = context.gather_objects(outcome.best_parameters, "gathering the parameters")
+    shares = context.gather_objects(outcome.best_state, "gathering the parameters")
     if context.is_first:
         parameters = {name: value for share in shares for name, value in share.items()}
         torch.save(parameters, job.folder / "model.pt")

@@ -54,10 +54,10 @@ def number_or_null(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run on one rank; all but `best_parameters` is the same on every rank."""
+    """Result of a run on one rank; all but `best_state` is the same on every rank."""
 
     summary: dict[str, Any]
-    best_parameters: dict[str, Tensor]
+    best_state: dict[str, Tensor]
 
 
 @dataclass
@@ -92,7 +92,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
     """
     tally = _Tally()
     stop = EarlyStop(config.train.patience)
-    best_parameters: dict[str, Tensor] = {}
+    best_state: dict[str, Tensor] = {}
     best: Scores | None = None
     start = time.perf_counter()
     for number in range(1, config.train.num_epochs + 1):
@@ -105,7 +105,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
             tally.eval_seconds.append(scores.seconds)
             if stop.update(number, scores.val):
                 best = scores
-                best_parameters = {name: value.clone() for name, value in trainer.parameters().items()}
+                best_state = {name: value.cpu().clone() for name, value in trainer.state().items()}
         on_epoch(Epoch(number, result, scores, stop.best))
         if stop.should_stop(number):
             break
@@ -119,7 +119,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
         "total_time_s": time.perf_counter() - start,
         **_across_ranks(trainer, tally),
     }
-    return Outcome(summary, best_parameters)
+    return Outcome(summary, best_state)
 
 
 def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:

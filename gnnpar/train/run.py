@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from gnnpar.graph import Graph, validate
 from gnnpar.model import LayerStack
 from gnnpar.partition import partition_from_config, report
 from gnnpar.plan import stage_faults
-from gnnpar.train.job import Job, make_model, run_rank
+from gnnpar.train.job import Job, make_model, pickle_model, run_rank
 from gnnpar.train.order import build_schedule, schedule_faults
 from gnnpar.train.rundir import create_run_dir
 
@@ -40,7 +40,7 @@ class RunResult:
 
     Attributes:
         run_dir: where everything was written.
-        parameters: of the best validation score, by global name.
+        parameters: of the best validation score, buffers included, by global name: a state dict.
     """
 
     run_dir: Path
@@ -79,9 +79,7 @@ def run(config: RunConfig, command: Sequence[str] = ()) -> RunResult:
     """
     from gnnpar.data import load
 
-    if under_launcher():
-        return run_as_rank(config, command)
-    return launch(config, load(config.dataset), None, command)
+    return start(config, lambda: load(config.dataset), None, command)
 
 
 def fit(
@@ -109,8 +107,8 @@ def fit(
     config = compose(keys)
     dataset = replace(config.dataset, kind="memory", name=graph.name)
     network = replace(config.model, name="custom", num_layers=len(model.layers))
-    result = launch(replace(config, dataset=dataset, model=network), graph, model, ())
-    model.load_state_dict(result.parameters, strict=False)
+    result = start(replace(config, dataset=dataset, model=network), lambda: graph, model, ())
+    model.load_state_dict(result.parameters)
     return result
 
 
@@ -139,7 +137,7 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     network = model if model is not None else make_model(config, graph)
     faults.extend(schedule_faults(config))
     if not faults:
-        faults.extend(stage_faults(config, len(network.layers), build_schedule(config).num_stages))
+        faults.extend(stage_faults(config, network, build_schedule(config).num_stages))
     faults.extend(network.check(graph))
     faults.raise_if_any()
     cache = data_home() / "partitions"
@@ -148,11 +146,20 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     return ChunkedGraph.build(graph, partition)
 
 
-def launch(config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str]) -> RunResult:
-    """Prepare, start one process per stage, wait, and read the result."""
+def start(
+    config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
+) -> RunResult:
+    """Run in processes of our own, one a rank; or as one of the ranks that torchrun or srun started."""
+    return (as_rank if under_launcher() else as_parent)(config, graph, model, command)
+
+
+def as_parent(
+    config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
+) -> RunResult:
+    """Prepare, start one process a rank, wait, and read the result."""
     from gnnpar.dist.launch import launch_workers
 
-    job = write_job(config, graph, model, command)
+    job = write_job(config, graph(), model, command)
     try:
         launch_workers(job.run_dir, config.parallel.stages, config.launch)
     finally:
@@ -160,16 +167,10 @@ def launch(config: RunConfig, graph: Graph, model: LayerStack | None, command: S
     return RunResult.read(job.run_dir)
 
 
-def write_job(config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str]) -> Job:
-    """Everything that precedes the first process; nothing is written where something is at fault."""
-    chunked = prepare(config, graph, model)
-    job = Job(create_run_dir(config, command))
-    job.write(chunked, model)
-    return job
-
-
-def run_as_rank(config: RunConfig, command: Sequence[str]) -> RunResult:
-    """This process is a rank already, of torchrun or srun: rank 0 prepares, all run, rank 0 writes.
+def as_rank(
+    config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
+) -> RunResult:
+    """This process is a rank already: rank 0 prepares, all run, rank 0 writes.
 
     The hosts must share the run directory and the dataset's folder.
     """
@@ -182,13 +183,11 @@ def run_as_rank(config: RunConfig, command: Sequence[str]) -> RunResult:
                 f"started {member.world_size}; set parallel.stages={member.world_size}"
             ],
         )
-
-    def prepared() -> str:
-        from gnnpar.data import load
-
-        return str(write_job(config, load(config.dataset), None, command).run_dir)
-
-    job = Job(Path(member.share(prepared, "preparing the run")))
+    job = Job(
+        Path(
+            member.share(lambda: str(write_job(config, graph(), model, command).run_dir), "preparing the run")
+        )
+    )
     context = Context.join(
         member.rank,
         member.world_size,
@@ -201,6 +200,15 @@ def run_as_rank(config: RunConfig, command: Sequence[str]) -> RunResult:
         context.barrier("finishing")
     finally:
         context.close()
-    if context.is_first:
-        job.remove()
+        if context.is_first:
+            job.remove()
     return RunResult.read(job.run_dir)
+
+
+def write_job(config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str]) -> Job:
+    """Everything that precedes the first process; nothing is written where something is at fault."""
+    pickled = pickle_model(model) if model is not None else None
+    chunked = prepare(config, graph, model)
+    job = Job(create_run_dir(config, command))
+    job.write(chunked, pickled)
+    return job

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +29,8 @@ from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Evaluator, Scores
 from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
 from gnnpar.train.order import build_schedule
+
+T = TypeVar("T", bound=Tensor)
 
 __all__ = ["StepResult", "Trainer"]
 
@@ -66,7 +70,7 @@ class Trainer:
         self.context = context
         dtype = getattr(torch, config.dtype)
         self.chunked = chunked.to(dtype, context.device)
-        self.recorder = Recorder(keep_events=config.trace.events)
+        self.recorder = Recorder()
         self.step = 0
         self.step_order: tuple[int, ...] = ()
         model.to(device=context.device, dtype=dtype)
@@ -100,10 +104,12 @@ class Trainer:
         self._lowered = lower(self.schedule), lower(whole(self.schedule))
 
     def _update(self, model: LayerStack, stage: Stage) -> _Update:
-        own = {id(parameter) for parameter in stage.parameters()}
-        named = {name: p for name, p in model.named_parameters() if id(p) in own}
+        named = {name: p for name, p in _own(model.named_parameters(), stage.parameters()) if p.requires_grad}
+        buffers = [b for _, layer in stage.layers for b in layer.buffers()]
+        state: dict[str, Tensor] = dict(_own(model.named_parameters(), stage.parameters()))
+        state.update(_own(model.named_buffers(), buffers))
         optimizer = build_optimizer(named, self.config.optimizer, self.config.train)
-        return _Update(stage, named, optimizer, build_lr_schedule(optimizer, self.config.train))
+        return _Update(stage, named, state, optimizer, build_lr_schedule(optimizer, self.config.train))
 
     def train_step(self) -> StepResult:
         """All micro-batches, then one optimizer update. Raises `RunError` where the loss is not finite."""
@@ -137,6 +143,10 @@ class Trainer:
         """Parameters of this rank's stages, by global name."""
         return {name: p.detach() for update in self._updates for name, p in update.named.items()}
 
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and buffers (running statistics) of this rank's stages, by global name."""
+        return {name: t.detach() for update in self._updates for name, t in update.state.items()}
+
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
         return self.evaluator.run(self.whole_planner.exact)
@@ -162,8 +172,8 @@ class Trainer:
         replicas = [replica for replica, _ in self.executor.stages]
         square = torch.zeros(1, dtype=torch.float64, device=self.context.device)
         for replica, update in zip(replicas, self._updates, strict=True):
-            if replica == 0:
-                square += sum(g.double().square().sum() for g in update.gradients())
+            for gradient in update.gradients() if replica == 0 else ():
+                square += gradient.double().square().sum()
         self.context.all_reduce(square, "summing gradient norms")
         coefficient = clip_coefficient(float(square), self.config.train.grad_clip)
         for update in self._updates:
@@ -173,10 +183,15 @@ class Trainer:
 
 @dataclass(frozen=True)
 class _Update:
-    """The optimizer of one stage."""
+    """The optimizer of one stage.
+
+    Attributes:
+        named: parameters that are trained. state: all parameters and buffers. Both by global name.
+    """
 
     stage: Stage
     named: dict[str, Parameter]
+    state: dict[str, Tensor]
     optimizer: Optimizer
     lr_schedule: LambdaLR | None
 
@@ -189,3 +204,9 @@ class _Update:
             layer.commit()
         if self.lr_schedule is not None:
             self.lr_schedule.step()
+
+
+def _own(named: Iterable[tuple[str, T]], tensors: Iterable[Tensor]) -> list[tuple[str, T]]:
+    """Those of `named` that are among `tensors`."""
+    own = {id(tensor) for tensor in tensors}
+    return [(name, tensor) for name, tensor in named if id(tensor) in own]

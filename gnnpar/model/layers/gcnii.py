@@ -49,7 +49,8 @@ class GCNII(Layer):
         return F.relu(torch.addmm(z, z, self.weight, beta=1 - self.beta, alpha=self.beta), inplace=True)
 
     def fused_with(self, ahead: Layer) -> Fused | None:
-        if not isinstance(ahead, GCNII) or ahead.weight.shape != self.weight.shape:
+        # A subclass may have changed what lies between the two.
+        if type(self) is not GCNII or type(ahead) is not GCNII or ahead.weight.shape != self.weight.shape:
             return None
         return ResidualLinearReluDropout(self.weight, self.beta, ahead.dropout, "h0", self.alpha)
 
