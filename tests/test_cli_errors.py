@@ -98,7 +98,7 @@ def changed(name, index, value):
         ("train.lr=nan", "train.lr: must be a finite number, got nan"),
         ("batch.num_chunks=0", "batch.num_chunks: must be at least 1, got 0"),
         ("model.dropout=1.0", "model.dropout: must be at least 0 and below 1, got 1.0"),
-        ("seed=-1", "seed: must be at least 0, got -1"),
+        ("seed=-1", "seed: must be at least 0 and at most 9.22337e+18, got -1"),
         ("parallel.layers_per_stage=3", "parallel.layers_per_stage: must be a list, such as [1, 2], got 3"),
         ("history.gamma=-0.5", "history.gamma: must be at least 0, got -0.5"),
         ("device=gpu", "device: must be cpu or cuda, got 'gpu'"),

@@ -25,6 +25,14 @@ def build_schedule(config: RunConfig) -> Schedule:
     given = {key: getattr(config.schedule, key) for key in ("chunks", "waves", "advance")}
     options = {key: value for key, value in given.items() if value is not None}
     schedule = FAMILIES[name](config.parallel.stages, config.batch.num_chunks, **options)
+    if not schedule.is_chain:
+        raise InputError(
+            "config",
+            [
+                f"schedule.name: the stages of {name} branch, but the layers of a LayerStack are a chain; pass "
+                f"schedule.name=one_f_one_b, which is {name} on a chain"
+            ],
+        )
     if config.batch.kind == "clusters":
         check(schedule, batch="cluster")
         return schedule

@@ -66,11 +66,34 @@ def test_a_partition_serves_a_graph_with_the_same_edges_and_other_features(graph
 
 def test_dtype_changes_real_numbers_only():
     chunked = chunked_graph(3, weighted=True)
-    single = chunked.to(torch.float32)
+    single = chunked.to(torch.float32, torch.device("cpu"))
     assert single.offsets == chunked.offsets
     assert single.graph.x.dtype == single.graph.edge_weight.dtype == torch.float32
     assert single.graph.y.dtype == torch.int64
     assert torch.equal(single.graph.indices, chunked.graph.indices)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_isolated_chunks_keep_their_own_edges_only(weighted):
+    chunked = chunked_graph(4, with_edge_features(tiny_graph(weighted=weighted)))
+    graph, alone = chunked.graph, chunked.isolated.graph
+    same = chunked.chunk_of[:, None] == chunked.chunk_of
+    weight = torch.ones(graph.num_edges).double() if graph.edge_weight is None else graph.edge_weight
+    left = torch.ones(alone.num_edges).double() if alone.edge_weight is None else alone.edge_weight
+    assert 0 < alone.num_edges < graph.num_edges
+    assert torch.equal(dense(alone, left), dense(graph, weight) * same)
+    assert torch.equal(dense(alone, alone.edge_attr), dense(graph, graph.edge_attr) * same[..., None])
+    assert chunked.isolated.offsets == chunked.offsets and torch.equal(alone.x, graph.x)
+    assert torch.allclose(chunked.isolated.degrees[0].double(), dense(alone, left).sum(1))
+    assert alone.indptr[0] == 0 and alone.indptr[-1] == alone.num_edges
+
+
+def test_a_chunk_isolated_from_all_of_its_edges_is_left_with_none():
+    from gnnpar.graph import Graph
+
+    edges = torch.tensor([[2, 3, 0, 0], [0, 1, 2, 1]])  # between the chunks, but for 0 → 1
+    alone = ChunkedGraph(Graph.from_edge_index(edges, num_nodes=4), (0, 2, 4)).isolated.graph
+    assert alone.edge_index.tolist() == [[0], [1]] and alone.indptr.tolist() == [0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -81,7 +81,7 @@ def test_paths_may_look_like_anything(path):
         ("trian.lr=3", ["trian.lr", "train.lr?"]),
         ("lr=3", ["did you mean train.lr?"]),
         ("stages=3", ["did you mean parallel.stages?"]),
-        ("name=gcn", ["dataset.name or model.name or optimizer.name?"]),
+        ("name=gcn", ["dataset.name or model.name or schedule.name or optimizer.name?"]),
         ("zebra=1", ["no such key", "docs/configuration.md"]),
         ("train.lr.x=1", ["train.lr?"]),
         ("modle=gcn", ["did you mean model?"]),

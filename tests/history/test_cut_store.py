@@ -20,10 +20,13 @@ def test_rows_are_written_scaled_into_the_copy_asked_for():
     x, scale = torch.randn(2, 3).double(), torch.tensor([2.0, -1.0]).double()
     store.write(1, x, offset=5, scale=scale)
     store.write(3, x, offset=0)
-    wanted = torch.zeros(10, 3).double()
-    wanted[6:8], wanted[3:5] = x * scale[:, None], x
-    assert torch.equal(store.buffer, wanted)
-    assert store.buffer.dtype == torch.float64
+    assert store.buffer.shape == (10, 3) and store.buffer.dtype == torch.float64
+    assert torch.equal(store.buffer[6:8], x * scale[:, None]) and torch.equal(store.buffer[3:5], x)
+    before = store.buffer.clone()
+    store.write(0, x, offset=5)
+    assert torch.equal(store.buffer[5:7], x)
+    others = [0, 1, 2, 3, 4, 7, 8, 9]
+    assert torch.equal(store.buffer[others].nan_to_num(), before[others].nan_to_num())
 
 
 def test_rows_of_any_shape_are_kept_flat_and_shaped_back():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gnnpar.config.schema import HistoryConfig
+from gnnpar.config.schema import BatchConfig, HistoryConfig, RunConfig
 from gnnpar.history import HistoryPolicy
 
 CASES = [(w, p) for w in (1, 2, 3, 7) for p in (1, 2, 3, 20)]
@@ -34,5 +34,12 @@ def test_other_modes_take_no_snapshots_and_their_age_is_constant(mode, age):
 
 
 def test_it_takes_its_values_from_the_config():
-    config = HistoryConfig(mode="snapshot", period=7, gamma=0.5, warmup_steps=2)
-    assert HistoryPolicy.of(config) == HistoryPolicy("snapshot", 7, 0.5, 2)
+    history = HistoryConfig(mode="snapshot", period=7, gamma=0.5, warmup_steps=2)
+    assert HistoryPolicy.of(RunConfig(history=history)) == HistoryPolicy("snapshot", 7, 0.5, 2)
+
+
+def test_clusters_have_no_history_and_no_warm_up():
+    history = HistoryConfig(mode="snapshot", period=7, gamma=0.5, warmup_steps=2)
+    policy = HistoryPolicy.of(RunConfig(batch=BatchConfig(num_chunks=4, kind="clusters"), history=history))
+    assert policy.mode == "drop" and policy.gamma == 0.0
+    assert not any(policy.is_exact(step) or policy.age(step) or policy.closes(step) for step in range(20))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from runtime.cases import chunked_graph, make_config
+from support.graphs import tiny_graph
 
 from gnnpar.config.schema import ParallelConfig
 from gnnpar.dist import Context
@@ -30,7 +31,8 @@ def plan(num_stages, given=None, name="gcnii"):
         parallel=ParallelConfig(stages=num_stages, layers_per_stage=given),
     )
     chunked = chunked_graph(4)
-    return plan_stages(make_model(config, chunked.graph).double(), chunked, config, context(num_stages))
+    model = make_model(config, chunked.graph).double()
+    return plan_stages(model, chunked, config, context(num_stages), num_stages)
 
 
 def test_by_hand_the_ends_get_encoder_and_decoder():
@@ -87,16 +89,29 @@ def config_of(stages, given=None):
     )
 
 
+def stack(num_layers):
+    return make_model(make_config({"num_layers": num_layers}), tiny_graph())
+
+
 def test_stages_that_fit_have_no_fault():
-    assert stage_faults(config_of(3), 3) == [] and stage_faults(config_of(2, (1, 2)), 3) == []
+    assert stage_faults(config_of(3), stack(3), 3) == []
+    assert stage_faults(config_of(2, (1, 2)), stack(3), 2) == []
+
+
+def test_a_rank_may_hold_several_stages():
+    """What counts is the schedule's stages: four on two ranks."""
+    assert stage_faults(config_of(2), stack(4), 4) == []
+    assert stage_faults(config_of(2, (1, 1, 1, 1)), stack(4), 4) == []
+    (text,) = stage_faults(config_of(2, (2, 2)), stack(4), 4)
+    assert text.startswith("parallel.layers_per_stage: [2, 2] must be 4 numbers with sum 4")
 
 
 def test_more_stages_than_layers_of_a_model_of_ones_own_are_a_fault():
-    (text,) = stage_faults(config_of(5), 3)
+    (text,) = stage_faults(config_of(5), stack(3), 5)
     assert text == "parallel.stages: 5 stages, but the model has 3 layers; use 3 or fewer"
 
 
 @pytest.mark.parametrize("given", [(1, 1), (3, 4)])
 def test_a_split_that_does_not_fit_a_model_of_ones_own_is_a_fault(given):
-    (text,) = stage_faults(config_of(2, given), 3)
+    (text,) = stage_faults(config_of(2, given), stack(3), 2)
     assert text.startswith("parallel.layers_per_stage: ") and "sum 3" in text

@@ -184,7 +184,7 @@ def test_evaluation_over_another_cut_leaves_the_histories():
         run = Run(make, "latest", 1)
         list(run.steps(2))
         kept = run.aggregation.cut.buffer.clone()
-        other = run.aggregation.over(CutStore(run.chunked.graph.num_nodes, 1))
+        other = run.aggregation.over(CutStore(run.chunked.graph.num_nodes, 1), None)
         with torch.no_grad():
             for chunk in run.chunked.chunks:
                 other.write(chunk, run.random()[: chunk.num_rows], run.planner.exact)

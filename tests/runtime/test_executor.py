@@ -35,13 +35,13 @@ class Run:
         self.chunked = chunked_graph(config.batch.num_chunks, **graph)
         self.config = config
         self.model = make_model(config, self.chunked.graph).double()
-        policy = HistoryPolicy.of(config.history)
+        policy = HistoryPolicy.of(config)
         copies = 2 if needs_two_copies(self.model, policy, config.memory.recompute) else 1
         self.planner = ReadsPlanner(self.chunked, policy, copies)
         ends = [sum(split[: i + 1]) for i in range(len(split))]
         assert ends[-1] == len(self.model.all_layers())
         stages = {
-            i: build_stage(self.model, self.chunked, range(end - split[i], end), copies, config, CPU)
+            (0, i): build_stage(self.model, self.chunked, range(end - split[i], end), copies, config, CPU)
             for i, end in enumerate(ends)
         }
         self.recorder = Recorder(keep_events=True)
@@ -98,7 +98,7 @@ def test_a_rank_without_the_last_stage_has_no_loss():
 
 def test_buffers_are_sized_by_chunk_and_spec():
     run = Run((2, 3), make_config())
-    stage = run.executor.stages[1]
+    stage = run.executor.stages[0, 1]
     chunk = run.chunked.chunks[2]
     payload = run.executor.empty_payload(chunk, stage.receives)
     assert [tuple(t.shape) for t in payload] == [(chunk.num_rows, *spec.tail) for spec in stage.receives]
@@ -112,6 +112,8 @@ def test_messages_of_a_step_have_tags_of_their_own():
     sent = []
 
     class Noting:
+        matches_by_tag = True
+
         def send(self, tensors, peer, tag, kind, what):
             sent.extend((peer, tag + i) for i in range(len(tensors)))
 
@@ -127,7 +129,7 @@ def test_messages_of_a_step_have_tags_of_their_own():
     for step, num_slots in ((0, 1), (1, 4)):
         stage = build_stage(copy.deepcopy(model), chunked, range(2), 1, config, CPU)
         assert len(stage.sends) == 3  # h, h0 and the running sum
-        executor = Executor(0, {0: stage}, Noting(), Recorder(), CPU)
+        executor = Executor(0, {(0, 0): stage}, Noting(), Recorder(), CPU)
         stage.backward = lambda slot, *_: {chunk: [] for chunk in slot}
         reads = run.planner.plan(step, (2, 0, 3, 1))
         assert len(reads.slots) == num_slots

@@ -35,7 +35,8 @@ def trainers(graph, **keys):
 
 
 def fused_passages(trainer):
-    return sum(isinstance(passage, FusedPassage) for passage in trainer.stage.passages)
+    passages = [p for stage in trainer.executor.stages.values() for p in stage.passages]
+    return sum(isinstance(passage, FusedPassage) for passage in passages)
 
 
 @pytest.mark.parametrize("mode", ["latest", "snapshot", "drop"])

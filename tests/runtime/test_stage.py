@@ -110,7 +110,7 @@ def test_evaluation_neither_drops_nor_touches_the_histories():
     kept = [aggregation.cut.buffer.clone() for aggregation in stage.aggregations]
     from gnnpar.history import CutStore
 
-    over = [a.over(CutStore(chunked.graph.num_nodes, 1)) for a in stage.aggregations]
+    over = [a.over(CutStore(chunked.graph.num_nodes, 1), None) for a in stage.aggregations]
     first = stage.evaluate(slot, {}, reads, over)
     again = stage.evaluate(slot, {}, reads, over)
     for chunk in slot:

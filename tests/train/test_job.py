@@ -13,14 +13,14 @@ from gnnpar.config.schema import TraceConfig, TrainConfig
 from gnnpar.dist import Context
 from gnnpar.model import Layer, LayerStack, Pull
 from gnnpar.model.layers import GCN
-from gnnpar.train.job import Job, make_model, run_rank
+from gnnpar.train.job import Job, make_model, pickle_model, run_rank
 
 
 def write_job(folder, config, chunked, model=None):
     folder.mkdir(exist_ok=True)
     (folder / "config.yaml").write_text(to_yaml(config))
     job = Job(folder)
-    job.write(chunked, model)
+    job.write(chunked, None if model is None else pickle_model(model))
     return job
 
 

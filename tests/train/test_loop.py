@@ -9,6 +9,7 @@ from runtime.cases import make_config, make_trainer
 
 from gnnpar.config.schema import TrainConfig
 from gnnpar.dist import Context
+from gnnpar.schedule.families.gpipe import FAMILY as gpipe
 from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Scores
 from gnnpar.train.loop import train_loop
@@ -46,7 +47,7 @@ class Scripted:
         self.value = torch.zeros(1)
         self.policy = SimpleNamespace(is_exact=lambda step: step < warmup)
         self.context = Context.single()
-        self.chunked = SimpleNamespace(num_chunks=4)
+        self.schedule = gpipe(1, 4)
         self.split, self.num_parameters = (5,), 1
 
     def train_step(self):
@@ -63,7 +64,7 @@ class Scripted:
         val = self.scores[self.step]
         return Scores(0.1, val, val / 2, 0.125)
 
-    def parameters(self):
+    def state(self):
         return {"decoder.bias": self.value}
 
 
@@ -90,7 +91,7 @@ def test_a_short_run_is_evaluated_once_at_its_end():
 
 def test_the_parameters_kept_are_those_of_the_best_epoch():
     outcome, trainer, _ = run([0.1, 0.6, 0.3, 0.6, 0.2], num_epochs=5, eval_every=1)
-    assert outcome.best_parameters["decoder.bias"].item() == 2.0  # the first of equals, and a copy
+    assert outcome.best_state["decoder.bias"].item() == 2.0  # the first of equals, and a copy
     assert trainer.value.item() == 5.0
     summary = outcome.summary
     assert (summary["best_epoch"], summary["val_accuracy"], summary["test_accuracy"]) == (2, 0.6, 0.3)
@@ -105,7 +106,7 @@ def test_it_stops_when_patience_has_run_out():
 def test_without_validation_vertices_the_latest_epoch_is_the_best_and_nothing_stops():
     outcome, trainer, _ = run([math.nan] * 4, num_epochs=4, eval_every=1, patience=1)
     assert trainer.step == 4 and outcome.summary["best_epoch"] == 4
-    assert outcome.best_parameters["decoder.bias"].item() == 4.0
+    assert outcome.best_state["decoder.bias"].item() == 4.0
 
 
 def test_the_summary_is_complete_and_adds_up():
@@ -148,6 +149,6 @@ def test_a_real_trainer_reaches_the_same_end():
     best = max((epoch for epoch in seen if epoch.scores), key=lambda epoch: epoch.scores.val)
     assert outcome.summary["best_epoch"] == best.number
     assert outcome.summary["val_accuracy"] == best.scores.val
-    assert outcome.best_parameters.keys() == trainer.parameters().keys()
+    assert outcome.best_state.keys() == trainer.state().keys()
     assert outcome.summary["bytes_per_epoch"]["stage"] == 0
     assert outcome.summary["history_age_mean"] == 1.0 and outcome.summary["layers_per_stage"] == [5]

@@ -92,7 +92,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_says_what_to_try(value):
     trainer = make_trainer(make_config())
     trainer.train_step()
     with torch.no_grad():
-        trainer.stage.layers[-1][1].linear.bias[0] = value
+        trainer.executor.stages[0, 0].layers[-1][1].linear.bias[0] = value
     with pytest.raises(RunError, match=r"the loss is nan at step 1: lower train\.lr"):
         trainer.train_step()
 
@@ -141,6 +141,6 @@ def test_a_model_with_batch_normalisation_trains_and_evaluates():
     assert len(trainer.planner.exact.slots[0]) == 1
     for _ in range(5):
         assert math.isfinite(trainer.train_step().loss)
-    buffers = [b for _, layer in trainer.stage.layers for b in layer.buffers() if b.dim()]
+    buffers = [b for _, layer in trainer.executor.stages[0, 0].layers for b in layer.buffers() if b.dim()]
     assert buffers and any(bool((b != 0).any()) for b in buffers)
     assert 0 <= trainer.evaluate().val <= 1
