@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 import torch
@@ -18,7 +18,7 @@ from gnnpar.model import LayerStack
 from gnnpar.plan.balance import balance_stages
 from gnnpar.runtime import build_stage
 from gnnpar.runtime.passage import Part, Passage
-from gnnpar.runtime.segment import RowsOf, State
+from gnnpar.runtime.segment import RowsOf, Segment, State
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def profile_layers(
 
     All layers run as one stage through the same code as in training, fused passes included. A passage between
     two aggregations counts for the layer whose aggregation it begins with; the first one for the encoder. The
-    least of `repeats` counts. Memory: the rows of one chunk, in buffers that are mapped for all rows.
+    least of `repeats`, and of layers that are alike, counts. Memory: the rows of one chunk, in buffers that are mapped for all rows.
     """
     model = copy.deepcopy(model)  # gradients and statistics of the run must not know of this
     chunk = _middling(chunked)
@@ -99,10 +99,25 @@ def profile_layers(
     for _ in range(repeats):
         stage.forward((chunk,), {}, reads, 0)
         stage.backward((chunk,), {}, reads, 0)
+    kinds = [_kind(segment) for segment in stage.segments]
+    least: dict[Hashable, float] = {}
+    for kind, passage in zip(kinds, timed, strict=True):
+        least[kind] = min(passage.seconds, least.get(kind, passage.seconds))
     costs = [0.0] * count
-    for passage, segment in zip(timed, stage.segments, strict=True):
-        costs[0 if segment.behind is None else segment.behind[0]] += passage.seconds
+    for kind, segment in zip(kinds, stage.segments, strict=True):
+        costs[0 if segment.behind is None else segment.behind[0]] += least[kind]
     return tuple(costs)
+
+
+def _kind(segment: Segment) -> Hashable:
+    """Equal for segments of equal layers, whose costs differ by noise only: the least of them counts for all."""
+    layers = [segment.behind, *segment.inner, segment.ahead]
+    shapes = [
+        (type(entry[1]), tuple(p.shape for p in entry[1].parameters()))
+        for entry in layers
+        if entry is not None
+    ]
+    return segment.behind is None, segment.ahead is None, tuple(shapes)
 
 
 class _TimedPassage:

@@ -144,6 +144,6 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
         "history_age_max": tally.age_max,
         "history_read_share": tally.reads / tally.chunked_steps if tally.chunked_steps else 0.0,
         "peak_memory_bytes": [rank["memory"] for rank in ranks],
-        "layers_per_stage": list(trainer.split),
+        "layers_per_stage": trainer.layers_per_stage,
         "num_parameters": trainer.num_parameters,
     }

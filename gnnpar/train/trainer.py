@@ -147,6 +147,14 @@ class Trainer:
         """Parameters and buffers (running statistics) of this rank's stages, by global name."""
         return {name: t.detach() for update in self._updates for name, t in update.state.items()}
 
+    @property
+    def layers_per_stage(self) -> list[int]:
+        """Graph layers of each stage, as `parallel.layers_per_stage` takes them."""
+        counts = list(self.split)
+        counts[0] -= 1
+        counts[-1] -= 1
+        return counts
+
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
         return self.evaluator.run(self.whole_planner.exact)
