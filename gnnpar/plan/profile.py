@@ -87,7 +87,8 @@ def profile_layers(
 
     All layers run as one stage through the same code as in training, fused passes included. A passage between
     two aggregations counts for the layer whose aggregation it begins with; the first one for the encoder. The
-    least of `repeats`, and of layers that are alike, counts. Memory: the rows of one chunk, in buffers that are mapped for all rows.
+    least of `repeats`, and of layers that are alike, counts. Memory: the rows of one chunk, in buffers that
+    are mapped for all rows.
     """
     model = copy.deepcopy(model)  # gradients and statistics of the run must not know of this
     chunk = _middling(chunked)
@@ -110,7 +111,7 @@ def profile_layers(
 
 
 def _kind(segment: Segment) -> Hashable:
-    """Equal for segments of equal layers, whose costs differ by noise only: the least of them counts for all."""
+    """Equal for segments of equal layers, whose costs differ by noise only."""
     layers = [segment.behind, *segment.inner, segment.ahead]
     shapes = [
         (type(entry[1]), tuple(p.shape for p in entry[1].parameters()))
