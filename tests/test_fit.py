@@ -1,5 +1,6 @@
 """Models of one's own, trained in real processes from Python."""
 
+import importlib.util
 import json
 import math
 import os
@@ -147,6 +148,37 @@ def test_layers_may_be_defined_in_the_script_and_in_modules_beside_it(folder):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("best ")
     assert (folder / "out" / "summary.json").exists() and not (folder / "out" / ".job").exists()
+
+
+DGL_SCRIPT = """
+    from torch import nn
+    import gnnpar
+    from gnnpar.data import load
+    from gnnpar.interop.dgl import import_dgl
+
+    if __name__ == "__main__":
+        dgl = import_dgl()
+        graph = load("karate")
+        layers = [dgl.nn.GraphConv(6, 6, allow_zero_in_degree=True), dgl.nn.SAGEConv(6, 6, "mean")]
+        model = gnnpar.LayerStack(nn.Linear(graph.num_features, 6), layers, nn.Linear(6, graph.num_classes))
+        overrides = ["train.num_epochs=2", "run.dir=out"]
+        print("best", gnnpar.fit(model, graph, stages=2, chunks=2, overrides=overrides).best_epoch)
+"""
+
+
+def test_convolutions_of_dgl_reach_the_workers(folder):
+    if importlib.util.find_spec("dgl") is None:
+        pytest.skip("dgl is not installed")
+    (folder / "script.py").write_text(textwrap.dedent(DGL_SCRIPT))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "script.py"],
+        env=os.environ | {"PYTHONPATH": str(Path(gnnpar.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("best ") and (folder / "out" / "summary.json").exists()
 
 
 def test_mistakes_are_raised_before_anything_is_written(graph, folder):

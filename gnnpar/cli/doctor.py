@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -79,7 +80,8 @@ def checks() -> Iterator[Check]:
     for name in REQUIRED:
         yield _package(name, importlib.import_module)
     for name in OPTIONAL:
-        yield _package(name, _import_dgl if name == "dgl" else importlib.import_module, OPTIONAL[name])
+        found = _package(name, _import_dgl if name == "dgl" else importlib.import_module, OPTIONAL[name])
+        yield _with_shim(found) if name == "dgl" and found.status == "ok" else found
     for check in (_numba, _threads, _cuda, _loopback, _host_name, _gloo, _memory, _disk):
         try:
             yield check()
@@ -111,6 +113,20 @@ def _import_dgl(name: str) -> object:
     from gnnpar.interop.dgl import import_dgl
 
     return import_dgl()
+
+
+def _with_shim(found: Check) -> Check:
+    """Says so where a plain import of DGL fails. Tried in a process of its own: this one has imported it."""
+    environment = os.environ | {"DGLBACKEND": "pytorch"}
+    plain = subprocess.run(
+        [sys.executable, "-c", "import dgl"], env=environment, capture_output=True, timeout=120
+    )
+    if plain.returncode == 0:
+        return found
+    text = plain.stderr.decode(errors="replace").strip().splitlines()
+    reason = f" ({text[-1]})" if text else ""
+    shim = f"{found.detail}, through gnnpar.interop.dgl.import_dgl(); a plain `import dgl` fails{reason}"
+    return Check(found.name, "ok", shim)
 
 
 def _numba() -> Check:

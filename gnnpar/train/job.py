@@ -18,6 +18,7 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context
 from gnnpar.errors import InputError
 from gnnpar.graph import Graph
+from gnnpar.interop.dgl import import_dgl
 from gnnpar.model import LayerStack, build_model
 from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
@@ -55,8 +56,10 @@ class Job:
             return config, chunked, make_model(config, chunked.graph)
         import cloudpickle
 
-        path, model = cloudpickle.loads(pickled.read_bytes())
+        path, with_dgl, model = cloudpickle.loads(pickled.read_bytes())
         sys.path += [entry for entry in path if entry not in sys.path]
+        if with_dgl:
+            import_dgl()
         return config, chunked, cloudpickle.loads(model)
 
     def remove(self) -> None:
@@ -68,12 +71,13 @@ def pickle_model(model: LayerStack) -> bytes:
     """A model as bytes for the workers. Raises `InputError` for one that cannot travel.
 
     Classes of a script or notebook travel by value; those of modules are imported, from wherever this process
-    finds them.
+    finds them. DGL, where this process has imported it, is imported by `import_dgl` before them: the model or
+    modules beside it may import it plainly, which fails beside a recent torch.
     """
     import cloudpickle
 
     try:
-        return bytes(cloudpickle.dumps((sys.path, cloudpickle.dumps(model))))
+        return bytes(cloudpickle.dumps((sys.path, "dgl" in sys.modules, cloudpickle.dumps(model))))
     except Exception as error:  # whatever the parts of a model raise when pickled
         raise InputError(
             "model",

@@ -123,6 +123,16 @@ def test_doctor_reports_this_machine(capsys):
     assert report["kahip"]["status"] in ("ok", "missing")
 
 
+@pytest.mark.parametrize(("module", "shim"), [("import torchdata_that_is_not_there", True), ("", False)])
+def test_doctor_says_where_dgl_needs_help(module, shim, tmp_path, monkeypatch):
+    (tmp_path / "dgl.py").write_text(module)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = doctor._with_shim(doctor.Check("dgl", "ok", "2.1.0"))
+    assert found.status == "ok" and found.detail.startswith("2.1.0")
+    assert ("through gnnpar.interop.dgl.import_dgl()" in found.detail) == shim
+    assert ("torchdata_that_is_not_there" in found.detail) == shim
+
+
 def test_doctor_shows_the_original_error_of_a_broken_package(capsys, monkeypatch):
     import importlib
 
