@@ -106,6 +106,8 @@ class AutogradPassage:
         else:
             _differentiate(*_gradients(part, cut_gradient, following))
         if self.behind is not None:
+            if part.pending is not None and isinstance(self.behind, PullAggregation):
+                _copy_from(self.behind.z, part.pending)
             self.behind.push_back(chunk, reads)
 
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
@@ -187,6 +189,18 @@ def _gradients(
             made.append((tensor, following.carries[name].grad))
     pairs = [(tensor, gradient) for tensor, gradient in made if tensor is not None and gradient is not None]
     return [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
+
+
+def _copy_from(buffer: Tensor, pending: list[WeightGradient]) -> None:
+    """Weight gradients still to be done may need Z as it was, whose place D is about to take."""
+
+    def copied(tensor: Tensor) -> Tensor:
+        inside = tensor.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
+        return tensor.clone() if inside else tensor
+
+    for place, one in enumerate(pending):
+        left = None if one.left is None else copied(one.left)
+        pending[place] = replace(one, left=left, right=copied(one.right))
 
 
 def _differentiate(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:

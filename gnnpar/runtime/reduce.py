@@ -52,12 +52,8 @@ class Reduction:
             peer = schedule.rank_of(action.stage, other)
             if peer == rank:
                 continue
-            tag = (
-                _TAG + (action.stage * schedule.num_replicas + action.replica) * schedule.num_replicas + other
-            )
-            back = (
-                _TAG + (action.stage * schedule.num_replicas + other) * schedule.num_replicas + action.replica
-            )
+            tag = _tag(schedule, action.stage, action.replica, other)
+            back = _tag(schedule, action.stage, other, action.replica)
             what = f"{action} with replica {other}"
             sends.append(transport.send([own], peer, tag, "weight", what))
             arriving[other] = transport.receive([torch.empty_like(own)], peer, back, what)

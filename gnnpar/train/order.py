@@ -9,6 +9,15 @@ from gnnpar.schedule.families import FAMILIES
 
 __all__ = ["build_schedule", "schedule_faults"]
 
+_KEYS = {
+    "stages": "parallel.stages",
+    "micro_batches": "batch.num_chunks",
+    "chunks": "schedule.chunks",
+    "waves": "schedule.waves",
+    "advance": "schedule.advance",
+}
+"""What families call their arguments → what a configuration calls them."""
+
 
 def build_schedule(config: RunConfig) -> Schedule:
     """The schedule of one step over `batch.num_chunks` micro-batches and `parallel.stages` ranks.
@@ -19,34 +28,29 @@ def build_schedule(config: RunConfig) -> Schedule:
     """
     name = config.schedule.name
     if name not in FAMILIES:
-        raise InputError(
-            "config", [f"schedule.name: there is no {name!r}; choose one of {', '.join(FAMILIES)}"]
-        )
+        raise _refused(f"schedule.name: there is no {name!r}; choose one of {', '.join(FAMILIES)}")
     given = {key: getattr(config.schedule, key) for key in ("chunks", "waves", "advance")}
     options = {key: value for key, value in given.items() if value is not None}
-    schedule = FAMILIES[name](config.parallel.stages, config.batch.num_chunks, **options)
+    try:
+        schedule = FAMILIES[name](config.parallel.stages, config.batch.num_chunks, **options)
+    except InputError as error:
+        raise _refused(*(f"{_in_config(fault)} (schedule.name={name})" for fault in error.faults)) from None
     if not schedule.is_chain:
-        raise InputError(
-            "config",
-            [
-                f"schedule.name: the stages of {name} branch, but the layers of a LayerStack are a chain; pass "
-                f"schedule.name=one_f_one_b, which is {name} on a chain"
-            ],
+        raise _refused(
+            f"schedule.name: the stages of {name} branch, but the layers of a LayerStack are a chain; pass "
+            f"schedule.name=one_f_one_b, which is {name} on a chain"
         )
     if config.batch.kind == "clusters":
-        check(schedule, batch="cluster")
+        _check(schedule, batch="cluster")
         return schedule
     if schedule.num_replicas > 1:
-        raise InputError(
-            "config",
-            [
-                f"schedule.name: {name} runs two streams of micro-batches; chunks that read each other are "
-                "not exchanged between streams; use batch.kind=clusters or schedule.name=gpipe"
-            ],
+        raise _refused(
+            f"schedule.name: {name} runs two streams of micro-batches; chunks that read each other are "
+            "not exchanged between streams; use batch.kind=clusters or schedule.name=gpipe"
         )
     # With history.mode=drop, too, a chunk reads the chunks before it and sends gradients back to them.
     gradient = "drop" if config.history.gamma == 0 else "accumulate"
-    check(schedule, batch="chunk", neighbours="history", gradient=gradient)
+    _check(schedule, batch="chunk", neighbours="history", gradient=gradient)
     return schedule
 
 
@@ -57,3 +61,20 @@ def schedule_faults(config: RunConfig) -> list[str]:
     except InputError as error:
         return list(error.faults)
     return []
+
+
+def _check(schedule: Schedule, **how: str) -> None:
+    try:
+        check(schedule, **how)
+    except InputError as error:
+        found = [fault.replace("schedule=gpipe", "schedule.name=gpipe") for fault in error.faults]
+        raise _refused(*(f"schedule.name: {schedule.name}: {fault}" for fault in found)) from None
+
+
+def _in_config(fault: str) -> str:
+    key, colon, text = fault.partition(":")
+    return f"{_KEYS.get(key, key)}{colon}{text}"
+
+
+def _refused(*faults: str) -> InputError:
+    return InputError("config", faults)

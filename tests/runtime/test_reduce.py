@@ -1,0 +1,101 @@
+"""Gradients of one stage summed over the replicas that hold it, on one rank and over several."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+from gnnpar.dist import Context, Transport
+from gnnpar.runtime.reduce import Reduction
+from gnnpar.schedule import Action, Kind, Schedule
+from gnnpar.trace import Recorder
+
+SHAPES = ((2, 3), (4,), ())
+LARGE = 2.0**53
+"""Adding 1 to it changes nothing: sums depend on their order."""
+
+
+def stages_of(held):
+    """(replica, stage) → a stage of parameters whose gradients are told apart."""
+    return {key: SimpleNamespace(parameters=parameters(*key).copy) for key in held}
+
+
+def parameters(replica, stage):
+    made = [nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in SHAPES]
+    for number, p in enumerate(made[:-1]):
+        draw = torch.Generator().manual_seed(100 * stage + 10 * replica + number)
+        p.grad = torch.randn(p.shape, generator=draw, dtype=torch.float64)
+        p.grad.view(-1)[0] = [LARGE, 1.0, -LARGE, 1.0][replica]
+    return made  # the last has no gradient
+
+
+def wanted(replicas, stage):
+    """The sums over all replicas, one a parameter."""
+    columns = zip(*(parameters(replica, stage) for replica in range(replicas)), strict=True)
+    return [sum(torch.zeros_like(p) if p.grad is None else p.grad for p in ps) for ps in columns]
+
+
+def reduce_all(context, placement, num_ranks):
+    """All reductions of this rank, as the executor does them; the gradients that come out, and bytes sent."""
+    num_stages = len(placement[0])
+    schedule = Schedule("replicas", num_stages, 1, tuple(() for _ in range(num_ranks)), placement)
+    held = schedule.stages_on(context.rank)
+    stages = stages_of(held)
+    recorder = Recorder()
+    transport = Transport(context, recorder)
+    started = []
+    for replica, stage in held:
+        action = Action(Kind.REDUCE, stage, (), replica)
+        started.append(Reduction.start(action, schedule, stages, transport))
+    for one in started:
+        one.finish(started)
+    found = {key: [p.grad for p in stages[key].parameters()] for key in held}
+    return found, recorder.bytes_by_kind()
+
+
+def check(ranks, replicas, num_stages):
+    found = {key: gradients for rank, _ in ranks for key, gradients in rank.items()}
+    assert len(found) == replicas * num_stages
+    for stage in range(num_stages):
+        first = found[0, stage]
+        for replica in range(replicas):
+            assert all(torch.equal(a, b) for a, b in zip(found[replica, stage], first, strict=True))
+        for gradient, total in zip(first, wanted(replicas, stage), strict=True):
+            assert gradient.shape == total.shape
+            torch.testing.assert_close(gradient, total, rtol=0, atol=4.0)  # the large ones cancel to rounding
+            torch.testing.assert_close(gradient.view(-1)[1:], total.view(-1)[1:], rtol=1e-14, atol=1e-14)
+
+
+def test_replicas_on_one_rank_need_no_message():
+    ranks = [reduce_all(Context.single(), ((0, 0), (0, 0)), 1)]
+    check(ranks, 2, 2)
+    assert ranks[0][1] == {}
+
+
+def test_two_ranks_hold_the_same_bits(pool):
+    """Bidirectional: each rank holds another stage of each replica."""
+    ranks = pool.run(reduce_all, 2, ((0, 1), (1, 0)), 2)
+    check(ranks, 2, 2)
+    size = 8 * sum(torch.zeros(shape).numel() for shape in SHAPES)
+    assert [sent for _, sent in ranks] == [{"weight": 2 * size}] * 2
+
+
+def test_a_rank_may_hold_some_of_the_replicas(pool):
+    """Three replicas whose sum depends on its order, two of them on rank 0."""
+    ranks = pool.run(reduce_all, 2, ((0,), (1,), (0,)), 2)
+    check(ranks, 3, 1)
+
+
+def test_what_a_replica_adds_is_what_it_had_when_the_reduction_began():
+    schedule = Schedule("replicas", 1, 1, ((),), ((0,), (0,)))
+    stages = stages_of(schedule.stages_on(0))
+    transport = Transport(Context.single(), Recorder())
+    started = [
+        Reduction.start(Action(Kind.REDUCE, 0, (), replica), schedule, stages, transport)
+        for replica in range(2)
+    ]
+    started[0].finish(started)  # writes replica 0's gradients, which replica 1 must not read
+    started[1].finish(started)
+    grads = [[p.grad for p in stages[replica, 0].parameters()] for replica in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+    torch.testing.assert_close(grads[0][0].view(-1)[1:], wanted(2, 0)[0].view(-1)[1:], rtol=1e-14, atol=1e-14)
