@@ -135,8 +135,9 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     if graph.x is None or graph.num_classes == 0:
         faults.raise_if_any()  # no model can be made for it
     network = model if model is not None else make_model(config, graph)
-    faults.extend(schedule_faults(config))
-    if not faults:
+    of_schedule = schedule_faults(config)
+    faults.extend(of_schedule)
+    if not of_schedule:
         faults.extend(stage_faults(config, network, build_schedule(config).num_stages))
     faults.extend(network.check(graph))
     faults.raise_if_any()
