@@ -132,6 +132,29 @@ def test_a_split_that_does_not_fit(fails, split):
     assert "parallel.layers_per_stage" in text
 
 
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        ("schedule.name=one_f_one", "schedule.name: there is no 'one_f_one'; choose one of"),
+        (
+            "schedule.name=chimera batch.num_chunks=5 batch.kind=clusters",
+            "batch.num_chunks: must be even, got 5",
+        ),
+        (
+            "schedule.name=chimera batch.kind=clusters parallel.stages=3",
+            "parallel.stages: must be even, got 3; use 4",
+        ),
+        ("schedule.name=chimera", "use batch.kind=clusters or schedule.name=gpipe"),
+        ("schedule.name=one_f_one_b batch.num_chunks=4", "use schedule.name=gpipe, which runs backwards"),
+        ("schedule.name=graphpipe batch.kind=clusters parallel.stages=4", "pass schedule.name=one_f_one_b"),
+        ("schedule.name=gpipe schedule.waves=2", "schedule.waves: not an option of gpipe"),
+        ("schedule.name=hanayo schedule.waves=0", "schedule.waves: must be at least 1, got 0"),
+    ],
+)
+def test_a_schedule_that_cannot_run(fails, keys, wanted):
+    assert wanted in fails(*write(), "model.num_layers=8", "parallel.stages=2", *keys.split())
+
+
 def test_more_chunks_than_vertices(fails):
     text = fails(*write(), f"batch.num_chunks={N + 1}")
     assert f"batch.num_chunks: {N + 1} chunks" in text and f"only {N} vertices; use {N} or fewer" in text

@@ -84,7 +84,7 @@ def test_fit_trains_in_two_processes_and_loads_the_best_parameters_back(graph, f
     )
     summary = json.loads((result.run_dir / "summary.json").read_text())
     assert summary.keys() >= SUMMARY and summary == result.summary
-    assert summary["layers_per_stage"] == [3, 4] and len(summary["peak_memory_bytes"]) == 2
+    assert summary["layers_per_stage"] == [2, 3] and len(summary["peak_memory_bytes"]) == 2
     # h and h0 cross, forward and backward, for every vertex, in float32.
     assert summary["bytes_per_epoch"]["stage"] == 2 * 60 * (8 + 8) * 4
     assert summary["bubble_theory"] == pytest.approx(1 / 5)
@@ -148,6 +148,41 @@ def test_layers_may_be_defined_in_the_script_and_in_modules_beside_it(folder):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("best ")
     assert (folder / "out" / "summary.json").exists() and not (folder / "out" / ".job").exists()
+
+
+def test_graphs_of_pyg_are_taken_as_they_are(graph):
+    geometric = pytest.importorskip("torch_geometric.data")
+    masks = {f"{name}_mask": getattr(graph, f"{name}_mask") for name in ("train", "val", "test")}
+    data = geometric.Data(edge_index=graph.edge_index, x=graph.x, y=graph.y, **masks)
+    overrides = ["train.num_epochs=2", "seed=5"]
+    results = [
+        gnnpar.fit(stack(graph), given, "full_batch", overrides=overrides)
+        for given in (graph, data, gnnpar.from_pyg(data))
+    ]
+    first, *others = (result.parameters for result in results)
+    assert all(torch.equal(other[name], first[name]) for other in others for name in first)
+    with pytest.raises(InputError, match="tuple is none; give"):
+        gnnpar.fit(stack(graph), (graph.edge_index, graph.x))
+
+
+def test_the_example_of_the_readme(folder):
+    root = Path(gnnpar.__file__).parents[1]
+    _, _, rest = (root / "README.md").read_text().partition("```python\n")
+    example, _, _ = rest.partition("```")
+    assert "train.num_epochs=20" in example
+    check = """
+assert logits.shape == (graph.num_nodes, graph.num_classes)
+assert torch.equal(logits, model.eval()(graph))
+"""
+    (folder / "example.py").write_text(example.replace("num_epochs=20", "num_epochs=2") + check)
+    done = subprocess.run(
+        [sys.executable, "example.py"],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 DGL_SCRIPT = """

@@ -78,6 +78,17 @@ def test_dgl_graph():
         data.from_dgl(object())
 
 
+def test_any_of_the_three_kinds_is_a_graph():
+    geometric = pytest.importorskip("torch_geometric.data")
+    edges = torch.tensor([[0, 1], [1, 2]])
+    given = geometric.Data(edge_index=edges, x=torch.rand(3, 2), y=torch.tensor([0, 1, 0]))
+    graph = data.as_graph(given)
+    assert graph.num_edges == 2 and torch.equal(graph.x, given.x) and data.as_graph(graph) is graph
+    for wrong in (geometric.HeteroData(), edges, None):
+        with pytest.raises(InputError, match=r"a gnnpar Graph, a homogeneous PyG Data .* DGLGraph"):
+            data.as_graph(wrong)
+
+
 def test_real_dgl_graph():
     from gnnpar.interop.dgl import import_dgl
 
@@ -89,7 +100,7 @@ def test_real_dgl_graph():
     given = dgl.graph((src, dst), num_nodes=4)
     given.ndata["feat"], given.ndata["label"] = torch.rand(4, 3), torch.tensor([0, 1, 0, 1])
     given.edata["weight"] = torch.tensor([2.0, 3.0, 4.0, 5.0])
-    graph = data.from_dgl(given)
+    graph = data.as_graph(given)
     assert graph.edge_index.T.tolist() == [[1, 0], [2, 0], [0, 1], [1, 2]]
     assert graph.edge_weight.tolist() == [5, 2, 3, 4] and torch.equal(graph.x, given.ndata["feat"])
     with pytest.raises(InputError, match="homogeneous"):

@@ -40,7 +40,7 @@ def as_if_alone(case):
     """The case without what must change no number."""
     from dataclasses import replace
 
-    return replace(case, stages=1, split=None, recompute=False, threads=1)
+    return replace(case, stages=1, split=None, recompute=False, threads=1, schedule="gpipe")
 
 
 @pytest.fixture(scope="session")

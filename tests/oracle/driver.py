@@ -17,6 +17,7 @@ from gnnpar.config.schema import (
     OptimizerConfig,
     ParallelConfig,
     RunConfig,
+    ScheduleConfig,
     TrainConfig,
 )
 from gnnpar.train.trainer import Trainer
@@ -57,6 +58,7 @@ class Case:
     num_layers: int = 4
     lr: float | None = None
     split: tuple = None
+    schedule: str = "gpipe"
     decay: tuple = (0.0, None)
     clip: float | None = None
     graph: tuple = field(default=())
@@ -83,6 +85,7 @@ class Case:
             model=model_config(self.layer, self.num_layers, **dict(self.model)),
             parallel=ParallelConfig(stages=self.stages, layers_per_stage=self.split),
             batch=BatchConfig(num_chunks=self.chunks, shuffle=self.shuffle),
+            schedule=ScheduleConfig(name=self.schedule),
             history=history(self.mode, period=self.period, gamma=self.gamma, warmup=self.warmup),
             memory=MemoryConfig(recompute=self.recompute),
             train=TrainConfig(

@@ -1,0 +1,275 @@
+"""Every family in real processes: clusters against serial autograd, chunks against the dense reference.
+
+PubMed in clusters where `GNNPAR_TEST_DATA` is set, else a tiny graph.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from oracle.driver import Case, mismatches, run_reference, run_trainer
+from support.graphs import chunk_assignment, tiny_graph
+from torch.nn import functional as F
+
+from gnnpar.batch import ChunkedGraph
+from gnnpar.config.schema import (
+    BatchConfig,
+    DatasetConfig,
+    ModelConfig,
+    OptimizerConfig,
+    ParallelConfig,
+    RunConfig,
+    ScheduleConfig,
+    TrainConfig,
+)
+from gnnpar.data import load
+from gnnpar.errors import InputError
+from gnnpar.partition import partition_graph
+from gnnpar.schedule.families import FAMILIES
+from gnnpar.train.job import make_model
+from gnnpar.train.order import build_schedule
+from gnnpar.train.trainer import Trainer
+
+STEPS = 2
+TOLERANCE = 1e-10
+LAYERS = 8
+COUNTS = {2: 4, 4: 8}
+"""Ranks → micro-batches."""
+BRANCHES = {("graphpipe", 4)}
+CASES = [(name, ranks) for name in FAMILIES for ranks in COUNTS if (name, ranks) not in BRANCHES]
+
+
+def config_of(name, ranks, **keys):
+    defaults = {
+        "dtype": "float64",
+        "model": ModelConfig(name="resgcn", num_layers=LAYERS, hidden=8, dropout=0.3, norm="layer"),
+        "batch": BatchConfig(num_chunks=COUNTS[ranks], kind="clusters"),
+        "schedule": ScheduleConfig(name=name),
+        "parallel": ParallelConfig(stages=ranks),
+        "optimizer": OptimizerConfig(name="adam"),
+        "train": TrainConfig(lr=0.01, weight_decay=5e-4),
+    }
+    config = RunConfig(**defaults | keys)
+    num_stages = build_schedule(config).num_stages
+    even = ParallelConfig(stages=ranks, layers_per_stage=(LAYERS // num_stages,) * num_stages)
+    return RunConfig(**defaults | {"parallel": even} | keys)
+
+
+@cache
+def clusters(ranks):
+    """A graph in as many disjoint clusters as there are micro-batches."""
+    number, folder = COUNTS[ranks], os.environ.get("GNNPAR_TEST_DATA")
+    if folder:
+        path = str(Path(folder, "pubmed.npz"))
+        graph = load(DatasetConfig(name="pubmed", kind="npz", path=path, symmetrize=True, normalize="row"))
+        chunked = ChunkedGraph.build(graph, partition_graph(graph, number))
+    else:
+        graph = tiny_graph(num_nodes=80)
+        chunk_of = chunk_assignment(graph, number)
+        offsets = (0, *torch.bincount(chunk_of, minlength=number).cumsum(0).tolist())
+        chunked = ChunkedGraph(graph.permute(torch.argsort(chunk_of, stable=True)), offsets)
+    return chunked.to(torch.float64, torch.device("cpu"))
+
+
+@cache
+def serial(ranks):
+    """Loss, gradients and parameters of every step: the model on the graph without edges between clusters."""
+    graph = clusters(ranks).isolated.graph
+    config = config_of("gpipe", ranks)
+    model = make_model(config, graph).double()
+    model.train()
+    train = config.train
+    optimizer = torch.optim.Adam(model.parameters(), lr=train.lr, weight_decay=train.weight_decay)
+    wanted = (graph.y >= 0) & graph.train_mask
+    steps = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(graph, seed=config.seed, step=step)[wanted], graph.y[wanted])
+        loss.backward()
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+        optimizer.step()
+        parameters = {name: p.detach().clone() for name, p in model.named_parameters()}
+        steps.append(SimpleNamespace(loss=loss.item(), gradients=gradients, parameters=parameters))
+    return steps
+
+
+def run_families(context, configs, chunked):
+    """For the pool: what this rank saw of each configuration's steps, or the error in its place."""
+    found = {}
+    for config in configs:
+        trainer = Trainer(make_model(config, chunked.graph), chunked, config, context)
+        steps = []
+        for _ in range(STEPS):
+            loss = trainer.train_step().loss
+            replicas = [
+                (update, {name: p.grad.clone() for name, p in named.items()}, copied(named))
+                for update, named in named_parameters(trainer)
+            ]
+            steps.append((loss, replicas))
+        found[config.schedule.name] = steps
+        context.barrier("before the next family")
+    return found
+
+
+def named_parameters(trainer):
+    """(replica, stage), parameters by global name."""
+    pairs = zip(trainer.executor.stages, trainer._updates, strict=True)
+    return [(key, update.named) for key, update in pairs]
+
+
+def copied(named):
+    return {name: p.detach().clone() for name, p in named.items()}
+
+
+@pytest.fixture(scope="module")
+def live(pool):
+    """`live(name, ranks)`: every rank's steps; all families of one number of ranks run in one call."""
+
+    @cache
+    def all_of(ranks):
+        configs = [config_of(name, count) for name, count in CASES if count == ranks]
+        return pool.run(run_families, ranks, configs, clusters(ranks), timeout_s=120)
+
+    return lambda name, ranks: [rank[name] for rank in all_of(ranks)]
+
+
+def close(found, wanted):
+    largest = max(float(g.abs().max()) for g in wanted.values())
+    return all(float((g - wanted[name]).abs().max()) <= TOLERANCE * largest for name, g in found.items())
+
+
+@pytest.mark.parametrize(("name", "ranks"), CASES)
+def test_a_family_computes_what_serial_training_does(live, name, ranks):
+    replicas = build_schedule(config_of(name, ranks)).num_replicas
+    of_ranks = live(name, ranks)
+    for step, wanted in enumerate(serial(ranks)):
+        losses = {steps[step][0] for steps in of_ranks}
+        assert len(losses) == 1 and abs(losses.pop() - wanted.loss) <= TOLERANCE * abs(wanted.loss)
+        held = {}
+        for steps in of_ranks:
+            for (replica, _), gradients, parameters in steps[step][1]:
+                assert close(gradients, wanted.gradients), f"step {step}"
+                assert close(parameters, wanted.parameters), f"step {step}"
+                for key, value in parameters.items():
+                    held.setdefault(key, {})[replica] = value
+        assert held.keys() == wanted.gradients.keys()
+        for key, copies in held.items():
+            assert sorted(copies) == list(range(replicas))
+            equal = all(torch.equal(value, copies[0]) for value in copies.values())
+            assert equal, f"step {step}: replicas of {key} differ"
+
+
+def chunked_case(schedule, layer, gamma, mode, ranks=2, **keys):
+    """On dependent chunks with history; as many graph layers as the schedule needs stages."""
+    num_layers = len_of(schedule, ranks)
+    return Case(
+        layer=layer,
+        schedule=schedule,
+        stages=ranks,
+        chunks=4,
+        gamma=gamma,
+        mode=mode,
+        steps=4,
+        num_layers=num_layers,
+        split=(1,) * num_layers,
+        **keys,
+    )
+
+
+def len_of(schedule, ranks):
+    return FAMILIES[schedule](ranks, 4).num_stages
+
+
+def allowed(schedule, gamma):
+    try:
+        build_schedule(chunked_case(schedule, "gcnii", gamma, "latest").config())
+    except InputError:
+        return False
+    return True
+
+
+ACCUMULATING = [
+    chunked_case(schedule, layer, 1.0, mode, recompute=recompute)
+    for schedule in ("gpipe", "looped_bfs", "gpipe_2bp")
+    for layer, mode, recompute in (
+        ("gcnii", "latest", False),
+        ("gat", "snapshot", True),
+        ("gin", "latest", True),
+        ("gcn", "drop", False),
+    )
+]
+DROPPING = [
+    chunked_case(schedule, layer, 0.0, mode, recompute=recompute)
+    for schedule in FAMILIES
+    if allowed(schedule, 0.0)
+    for layer, mode, recompute in (
+        ("gcnii", "latest", False),
+        ("gin", "snapshot", False),
+        ("gat", "latest", True),
+    )
+]
+CHUNKED = ACCUMULATING + DROPPING
+
+
+@pytest.fixture(scope="module")
+def chunked_runs(pool):
+    @cache
+    def all_of():
+        return run_trainer(pool, CHUNKED)
+
+    return lambda case: all_of()[case]
+
+
+@pytest.mark.parametrize("case", CHUNKED, ids=str)
+def test_chunks_with_history_are_the_dense_reference(chunked_runs, case):
+    records = chunked_runs(case)
+    assert any(record.share > 0 for record in records) or case.mode == "drop"
+    orders = tuple(record.order for record in records)
+    assert mismatches(records, run_reference(case, orders)) == []
+
+
+def test_which_families_may_run_on_chunks():
+    assert {name for name in FAMILIES if allowed(name, 1.0)} == {"gpipe", "gpipe_2bp", "looped_bfs"}
+    dropping = {case.schedule for case in DROPPING}
+    assert {"one_f_one_b", "zb_h1", "naive_2bp", "dapple_pa"} <= dropping
+    assert dropping.isdisjoint({"chimera", "gems", "bitpipe", "dualpipe"})
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "words"),
+    [
+        (
+            "one_f_one_b",
+            {"batch": BatchConfig(num_chunks=4)},
+            ["schedule.name=gpipe", "history.gamma=0", ">0B0<"],
+        ),
+        ("chimera", {"batch": BatchConfig(num_chunks=4)}, ["schedule.name: chimera", "batch.kind=clusters"]),
+        (
+            "chimera",
+            {"batch": BatchConfig(num_chunks=5, kind="clusters")},
+            ["batch.num_chunks: must be even"],
+        ),
+        ("bitpipe", {"parallel": ParallelConfig(stages=3)}, ["parallel.stages: must be even", "use 4"]),
+        ("graphpipe", {"parallel": ParallelConfig(stages=4)}, ["stages of graphpipe branch", "one_f_one_b"]),
+        ("gpip", {}, ["schedule.name: there is no 'gpip'", "gpipe_2bp"]),
+        (
+            "gpipe",
+            {"schedule": ScheduleConfig(name="gpipe", waves=2)},
+            ["schedule.waves: not an option of gpipe"],
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_with_a_cure(name, keys, words):
+    defaults = {
+        "schedule": ScheduleConfig(name=name),
+        "parallel": ParallelConfig(stages=2),
+        "batch": BatchConfig(num_chunks=4, kind="clusters"),
+    }
+    with pytest.raises(InputError) as caught:
+        build_schedule(RunConfig(**defaults | keys))
+    (fault,) = caught.value.faults
+    for word in words:
+        assert word in fault
