@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gnnpar.config import RunConfig, compose
+    from gnnpar.data import from_dgl, from_pyg
     from gnnpar.errors import GnnparError, InputError, RunError
     from gnnpar.graph import Graph, SparseRows
     from gnnpar.model import Layer, LayerStack, Pull, Push, build_model
@@ -32,12 +33,15 @@ __all__ = [
     "build_model",
     "compose",
     "fit",
+    "from_dgl",
+    "from_pyg",
     "partition_graph",
     "run",
 ]
 
 _HOMES = {
     "gnnpar.config": ("RunConfig", "compose"),
+    "gnnpar.data": ("from_dgl", "from_pyg"),
     "gnnpar.errors": ("GnnparError", "InputError", "RunError"),
     "gnnpar.graph": ("Graph", "SparseRows"),
     "gnnpar.model": ("Layer", "LayerStack", "Pull", "Push", "build_model"),

@@ -12,7 +12,29 @@ from gnnpar.errors import InputError
 from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
 
-__all__ = ["from_dgl", "from_pyg"]
+__all__ = ["as_graph", "from_dgl", "from_pyg"]
+
+
+def as_graph(given: Any) -> Graph:
+    """The graph itself, or one from a PyG `Data` or a `DGLGraph`.
+
+    Raises:
+        InputError: anything else.
+    """
+    if isinstance(given, Graph):
+        return given
+    homes = {(base.__module__.partition(".")[0], base.__name__) for base in type(given).__mro__}
+    if ("torch_geometric", "Data") in homes:
+        return from_pyg(given)
+    if ("dgl", "DGLGraph") in homes:
+        return from_dgl(given)
+    raise InputError(
+        "graph",
+        [
+            f"{type(given).__name__} is none; give a gnnpar Graph, a homogeneous PyG Data (of a dataset: "
+            "dataset[0]) or a homogeneous DGLGraph"
+        ],
+    )
 
 
 def from_pyg(data: Any, *, split: int = 0, name: str = "pyg", coalesce: bool = True) -> Graph:

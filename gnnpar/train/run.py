@@ -16,6 +16,7 @@ from torch import Tensor
 from gnnpar.batch import ChunkedGraph
 from gnnpar.config.compose import compose
 from gnnpar.config.schema import RunConfig
+from gnnpar.data.foreign import as_graph
 from gnnpar.data.home import data_home
 from gnnpar.dist import Context
 from gnnpar.dist.context import check_device
@@ -84,7 +85,7 @@ def run(config: RunConfig, command: Sequence[str] = ()) -> RunResult:
 
 def fit(
     model: LayerStack,
-    graph: Graph,
+    graph: Any,
     system: str = "gnnpipe",
     *,
     stages: int | None = None,
@@ -97,6 +98,7 @@ def fit(
     notebook included.
 
     Args:
+        graph: a `Graph`, a PyG `Data` or a `DGLGraph` (converted by `gnnpar.from_pyg`, `gnnpar.from_dgl`).
         system: name of a preset.
         stages, chunks: `parallel.stages` and `batch.num_chunks`, where the preset's do not fit.
         overrides: any other keys, as on the command line: `["train.lr=0.01", "seed=3"]`.
@@ -105,9 +107,10 @@ def fit(
     keys += [f"parallel.stages={stages}"] if stages is not None else []
     keys += [f"batch.num_chunks={chunks}"] if chunks is not None else []
     config = compose(keys)
-    dataset = replace(config.dataset, kind="memory", name=graph.name)
+    found = as_graph(graph)
+    dataset = replace(config.dataset, kind="memory", name=found.name)
     network = replace(config.model, name="custom", num_layers=len(model.layers))
-    result = start(replace(config, dataset=dataset, model=network), lambda: graph, model, ())
+    result = start(replace(config, dataset=dataset, model=network), lambda: found, model, ())
     model.load_state_dict(result.parameters)
     return result
 
