@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import torch
 from torch._C._distributed_c10d import Store
@@ -156,8 +156,12 @@ class Membership:
         return str(answer["value"])
 
 
-def main(argv: list[str]) -> int:
-    """Run a worker's module; the exit code. Failures go to the parent, who prints them."""
+def main(argv: list[str]) -> NoReturn:
+    """Run a worker's module, and end this process. Failures go to the parent, who prints them.
+
+    It ends without the interpreter's teardown: a group that is broken may hang in its destructors, and one that
+    is not aborts there now and then, which would make a failure of a finished run.
+    """
     module, run_dir = argv
     rank = int(os.environ["RANK"])
     die_with_parent(int(os.environ["GNNPAR_PARENT"]))
@@ -171,12 +175,14 @@ def main(argv: list[str]) -> int:
         failure = Failure.of_exception(rank, error)
         write_failure(failure, Path(os.environ["GNNPAR_ERROR_FILE"]))
         print(failure.trace or failure.text, file=log, flush=True)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(
-            2 if isinstance(error, InputError) else 1
-        )  # a broken group may hang or abort in its destructors
-    return 0
+        _end(2 if isinstance(error, InputError) else 1)
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def die_with_parent(parent: int) -> None:
@@ -210,4 +216,4 @@ def _slurm_tasks(environment: Mapping[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

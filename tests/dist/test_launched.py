@@ -119,7 +119,7 @@ def test_mistakes_and_failures_of_rank_0_reach_every_rank():
     first, second = share(failure)
     assert isinstance(first, OSError)
     assert isinstance(second, RunError)
-    assert "rank 0: config: disk full" in str(second)
+    assert "rank 0: config: OSError disk full" in str(second)
 
 
 def test_a_process_that_died_silently_comes_before_one_that_lost_its_peer(tmp_path):
