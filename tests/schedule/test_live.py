@@ -4,6 +4,7 @@ PubMed in clusters where `GNNPAR_TEST_DATA` is set, else a tiny graph.
 """
 
 import os
+import tempfile
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,8 +65,11 @@ def clusters(ranks):
     number, folder = COUNTS[ranks], os.environ.get("GNNPAR_TEST_DATA")
     if folder:
         path = str(Path(folder, "pubmed.npz"))
-        graph = load(DatasetConfig(name="pubmed", kind="npz", path=path, symmetrize=True, normalize="row"))
-        chunked = ChunkedGraph.build(graph, partition_graph(graph, number))
+        dataset = DatasetConfig(name="pubmed", kind="npz", path=path, symmetrize=True, normalize="row")
+        with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GNNPAR_DATA", home)
+            graph = load(dataset)
+            chunked = ChunkedGraph.build(graph, partition_graph(graph, number))
     else:
         graph = tiny_graph(num_nodes=80)
         chunk_of = chunk_assignment(graph, number)

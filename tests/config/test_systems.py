@@ -1,0 +1,94 @@
+"""The presets: one a schedule family, under its name, and those of whole systems."""
+
+from pathlib import Path
+
+import pytest
+
+from gnnpar.config import compose, group_choices
+from gnnpar.config.schema import ScheduleConfig
+from gnnpar.schedule.families import FAMILIES
+from gnnpar.train.order import build_schedule
+from gnnpar.train.run import run
+
+WHOLE = {"full_batch", "gnnpipe"}
+
+# ranks, stages, replicas, in two halves (I and W)
+TABLE = {
+    "full_batch": (1, 1, 1, False),
+    "gnnpipe": (2, 2, 1, False),
+    "bapipe_1f1b_as": (2, 2, 1, False),
+    "bapipe_1f1b_sno": (2, 2, 1, False),
+    "bapipe_1f1b_so": (2, 2, 1, False),
+    "bapipe_fbp_as": (2, 2, 1, False),
+    "bitpipe": (4, 8, 2, False),
+    "chimera": (4, 4, 2, False),
+    "dapple_pa": (2, 2, 1, False),
+    "dapple_pb": (2, 2, 1, False),
+    "dualpipe": (4, 4, 2, True),
+    "dualpipe_v": (2, 4, 1, True),
+    "gems": (4, 4, 2, False),
+    "gpipe": (2, 2, 1, False),
+    "gpipe_2bp": (2, 2, 1, True),
+    "graphpipe": (2, 2, 1, False),
+    "hanayo": (2, 4, 1, False),
+    "interleaved": (2, 4, 1, False),
+    "looped_bfs": (2, 4, 1, False),
+    "naive_2bp": (2, 2, 1, True),
+    "one_f_one_b": (2, 2, 1, False),
+    "one_f_one_b_2bp": (2, 2, 1, True),
+    "zb_h1": (2, 2, 1, True),
+    "zb_h2": (4, 4, 1, True),
+    "zb_v": (2, 4, 1, True),
+}
+
+
+def test_every_family_has_a_preset_and_every_preset_a_line_here():
+    assert set(group_choices()["system"]) == set(FAMILIES) | WHOLE == set(TABLE)
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_a_preset_composes_and_builds_its_schedule(name):
+    config = compose([f"system={name}"])
+    schedule = build_schedule(config)
+    halves = any(part.kind.name == "W" for rank in schedule.ranks for item in rank for part in item.parts)
+    found = (schedule.num_ranks, schedule.num_stages, schedule.num_replicas, halves)
+    assert found == TABLE[name]
+    assert config.parallel.stages == schedule.num_ranks
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_s_preset_runs_it_on_clusters(name):
+    config = compose([f"system={name}"])
+    assert (config.system, config.batch.kind, config.batch.num_chunks) == (name, "clusters", 8)
+    assert config.schedule == ScheduleConfig(name=name)
+    assert build_schedule(config) == FAMILIES[name](config.parallel.stages, 8)
+
+
+def test_the_page_of_systems_has_a_row_for_each():
+    page = Path(__file__).parents[2] / "docs" / "systems.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    names = [row.split("`")[1] for row in rows if "gnnpar train system=" in row]
+    assert sorted(names) == sorted(TABLE)
+    for name, row in zip(names, rows, strict=False):
+        ranks, stages, replicas, _ = TABLE[name]
+        assert f"| {ranks} × {stages // ranks} | {replicas} |" in row, name
+        assert row.endswith(f"`gnnpar train system={name}` |")
+
+
+@pytest.mark.parametrize("name", ["zb_v", "chimera"])
+def test_a_preset_trains(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNPAR_DATA", str(tmp_path / "home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    keys = [f"system={name}", "dataset=karate", "parallel.stages=2", "batch.num_chunks=4"]
+    keys += ["model.num_layers=4", "model.hidden=8", "train.num_epochs=4", "train.eval_every=2"]
+    keys += ["trace.tensorboard=false", "run.dir=out", "launch.timeout_s=60"]
+    result = run(compose(keys))
+    stages = TABLE[name][1] if name == "zb_v" else 2
+    assert len(result.summary["layers_per_stage"]) == stages
+    assert sum(result.summary["layers_per_stage"]) == 4
+    assert 0 <= result.test_accuracy <= 1
+    assert result.summary["history_read_share"] == 0.0
+    assert result.summary["bytes_per_epoch"]["stage"] > 0
+    assert (result.summary["bytes_per_epoch"]["weight"] > 0) is (name == "chimera")
+    assert {key.split(".")[0] for key in result.parameters} == {"encoder", "layers", "decoder"}
