@@ -290,6 +290,13 @@ def test_a_run_directory_that_is_in_use(fails, place):
     assert (place / "out" / "thesis.npz").read_bytes() == b"work of years"
 
 
+@pytest.mark.parametrize("folder", ["/proc/x", "graph.npz/run"])
+def test_a_run_directory_that_cannot_be_made_is_told_before_data_is_read(fails, folder, place):
+    text = fails(*write(), f"run.dir={folder}")
+    assert "run.dir: cannot write to" in text and "choose another folder" in text
+    assert not (place / "home").exists()
+
+
 def test_the_command_line_itself_exits_with_2_and_one_screen(place):
     root = str(Path(sys.modules["gnnpar"].__file__).parents[1])
     done = subprocess.run(

@@ -41,14 +41,9 @@ def main(argv: list[str]) -> int:
     # torch and what stands on it, only after the configuration is known to be good
     from gnnpar.dist.launched import is_first_process, settle, under_launcher
     from gnnpar.train.run import run
-    from gnnpar.train.rundir import check_run_dir
 
     if under_launcher():
         settle(config.launch)
-    else:
-        check_run_dir(
-            config
-        )  # before data is read; among several ranks, the first does it when its turn comes
     result = run(config, ["gnnpar", "train", *argv])
     if not is_first_process():  # of torchrun or srun
         return 0

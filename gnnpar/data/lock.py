@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gnnpar.errors import RunError
 
-__all__ = ["file_lock"]
+__all__ = ["file_lock", "lock_holder"]
 
 
 @contextmanager
@@ -46,6 +46,18 @@ def file_lock(path: Path, *, timeout_s: float, what: str) -> Iterator[None]:
         )
         file.flush()
         yield
+
+
+def lock_holder(path: Path) -> str | None:
+    """Who holds the lock `path`, as "process 7 on host since …"; None where nobody does."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _holder(path)
+    return None
 
 
 def _holder(path: Path) -> str:

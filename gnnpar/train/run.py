@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ from gnnpar.dist.launched import Membership, under_launcher
 from gnnpar.errors import Faults, InputError
 from gnnpar.graph import Graph, validate
 from gnnpar.model import LayerStack
-from gnnpar.partition import partition_from_config, report
+from gnnpar.partition import degree_cost, partition_from_config, report
 from gnnpar.plan import stage_faults
 from gnnpar.train.job import Job, make_model, pickle_model, run_rank
 from gnnpar.train.order import build_schedule, schedule_faults
-from gnnpar.train.rundir import create_run_dir
+from gnnpar.train.rundir import check_run_dir, new_run_dir
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +147,8 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     faults.raise_if_any()
     cache = data_home() / "partitions"
     partition = partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
-    logger.info("%s", report(graph, partition).summary())
+    cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
+    logger.info("%s", report(graph, partition, cost).summary())
     return ChunkedGraph.build(graph, partition)
 
 
@@ -154,16 +156,20 @@ def start(
     config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
 ) -> RunResult:
     """Run in processes of our own, one a rank; or as one of the ranks that torchrun or srun started."""
-    return (as_rank if under_launcher() else as_parent)(config, graph, model, command)
+    with ExitStack() as held:
+
+        def make() -> Job:
+            return write_job(config, graph(), model, command, held)
+
+        return as_rank(config, make) if under_launcher() else as_parent(config, make)
 
 
-def as_parent(
-    config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
-) -> RunResult:
+def as_parent(config: RunConfig, make: Callable[[], Job]) -> RunResult:
     """Prepare, start one process a rank, wait, and read the result."""
     from gnnpar.dist.launch import launch_workers
 
-    job = write_job(config, graph(), model, command)
+    check_run_dir(config)  # before data is read
+    job = make()
     try:
         launch_workers(job.run_dir, config.parallel.stages, config.launch)
     finally:
@@ -171,9 +177,7 @@ def as_parent(
     return RunResult.read(job.run_dir)
 
 
-def as_rank(
-    config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
-) -> RunResult:
+def as_rank(config: RunConfig, make: Callable[[], Job]) -> RunResult:
     """This process is a rank already: rank 0 prepares, all run, rank 0 writes.
 
     The hosts must share the run directory and the dataset's folder.
@@ -181,17 +185,13 @@ def as_rank(
     member = Membership.join(config.launch.timeout_s)
     if member.world_size != config.parallel.stages:
         raise InputError(
-            "config",
+            "configuration",
             [
                 f"parallel.stages: {config.parallel.stages} stages need as many processes, but the launcher "
                 f"started {member.world_size}; set parallel.stages={member.world_size}"
             ],
         )
-    job = Job(
-        Path(
-            member.share(lambda: str(write_job(config, graph(), model, command).run_dir), "preparing the run")
-        )
-    )
+    job = Job(Path(member.share(lambda: str(make().run_dir), "preparing the run")))
     context = Context.join(
         member.rank,
         member.world_size,
@@ -209,10 +209,16 @@ def as_rank(
     return RunResult.read(job.run_dir)
 
 
-def write_job(config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str]) -> Job:
-    """Everything that precedes the first process; nothing is written where something is at fault."""
+def write_job(
+    config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str], held: ExitStack
+) -> Job:
+    """Everything that precedes the first process; nothing is written where something is at fault.
+
+    Args:
+        held: keeps the run directory from other runs until it closes.
+    """
     pickled = pickle_model(model) if model is not None else None
     chunked = prepare(config, graph, model)
-    job = Job(create_run_dir(config, command))
+    job = Job(held.enter_context(new_run_dir(config, command)))
     job.write(chunked, pickled)
     return job

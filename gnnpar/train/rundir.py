@@ -10,19 +10,32 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gnnpar.config.files import config_hash, to_yaml
 from gnnpar.config.schema import RunConfig
+from gnnpar.data.lock import file_lock, lock_holder
 from gnnpar.errors import InputError
 
-__all__ = ["check_run_dir", "create_run_dir", "describe_environment", "run_name", "write_atomically"]
+__all__ = [
+    "check_run_dir",
+    "create_run_dir",
+    "describe_environment",
+    "new_run_dir",
+    "run_name",
+    "write_atomically",
+]
 
 MARKS = ("config.yaml", "command.txt", "env.json")
 """Files by which a run directory is known; only a directory that holds them all is ever replaced."""
+
+LOCK = ".lock"
+"""Held by the process that started a run, while it lasts."""
 
 
 def run_name(config: RunConfig) -> str:
@@ -34,13 +47,25 @@ def run_name(config: RunConfig) -> str:
 
 
 def check_run_dir(config: RunConfig) -> None:
-    """Raise `InputError` where `run.dir` cannot be used. Writes nothing."""
+    """Raise `InputError` where `run.dir` cannot be used, or another run uses it. Leaves nothing behind."""
     folder = Path(config.run.dir) if config.run.dir is not None else Path("results/runs")
-    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError("run directory", [f"run.dir: cannot write to {existing}; choose another folder"])
-    if config.run.dir is None or not folder.exists() or not any(folder.iterdir()):
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.exists(parent))
+    try:  # permissions do not tell: root has all, in /proc too
+        Path(tempfile.mkdtemp(prefix=".gnnpar-", dir=existing)).rmdir()
+        empty = existing != folder or not any(folder.iterdir())
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            "run directory", [f"run.dir: cannot write to {existing} ({reason}); choose another folder"]
+        ) from error
+    if config.run.dir is None or empty:
         return
+    holder = lock_holder(folder / LOCK)
+    if holder is not None:
+        raise InputError(
+            "run directory",
+            [f"run.dir: {folder} is in use by {holder}; wait for that run, end it, or choose another folder"],
+        )
     known = all((folder / mark).exists() for mark in MARKS)
     if not known:
         raise InputError(
@@ -51,6 +76,17 @@ def check_run_dir(config: RunConfig) -> None:
             "run directory",
             [f"run.dir: {folder} already holds a run; choose another folder, or add run.overwrite=true"],
         )
+
+
+@contextmanager
+def new_run_dir(config: RunConfig, command: Sequence[str] = ()) -> Iterator[Path]:
+    """`create_run_dir`, and keep the directory from other runs until the block ends."""
+    folder = create_run_dir(config, command)
+    with file_lock(folder / LOCK, timeout_s=0, what=f"run directory {folder}"):
+        try:
+            yield folder
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
 
 
 def create_run_dir(config: RunConfig, command: Sequence[str] = ()) -> Path:

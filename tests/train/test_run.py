@@ -43,6 +43,14 @@ def test_a_sound_run_is_cut_into_chunks_and_the_cut_is_kept(sound, tmp_path):
     assert torch.equal(prepare(compose(BASE), sound, None).graph.node_ids, chunked.graph.node_ids)
 
 
+def test_the_balance_told_is_that_of_the_costs_the_cut_was_made_for(sound, caplog):
+    caplog.set_level("INFO", logger="gnnpar")
+    costs = ["partition.method=range", "partition.cost_vertex=1", "partition.cost_edge=0"]
+    prepare(compose([*BASE, *costs]), sound, None)
+    (text,) = [text for text in caplog.messages if text.startswith("range, 4 parts")]
+    assert "cost 1.000" in text and "edges 1.000" not in text
+
+
 def test_faults_of_graph_configuration_and_model_come_together(sound, tmp_path):
     x, indices = sound.x.clone(), sound.indices.clone()
     x[3, 1], indices[0] = math.nan, 99

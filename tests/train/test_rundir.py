@@ -1,13 +1,14 @@
 """The run directory appears complete or not at all, and no earlier results are lost."""
 
 import json
+import os
 import re
 
 import pytest
 
 from gnnpar.config import compose, from_yaml
 from gnnpar.errors import InputError
-from gnnpar.train.rundir import check_run_dir, create_run_dir, run_name
+from gnnpar.train.rundir import MARKS, check_run_dir, create_run_dir, new_run_dir, run_name
 
 
 def config_for(folder, *overrides):
@@ -70,6 +71,25 @@ def test_a_file_in_the_way_is_a_fault(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
         check_run_dir(config_for(tmp_path / "file" / "run"))
+
+
+def test_a_folder_that_cannot_be_made_is_a_fault():
+    with pytest.raises(InputError, match=r"run\.dir: cannot write to /proc \("):
+        check_run_dir(config_for("/proc/x/run"))
+
+
+def test_a_run_that_still_goes_is_never_replaced(tmp_path):
+    config = config_for(tmp_path / "run", "run.overwrite=true")
+    with new_run_dir(config) as folder:
+        (folder / "metrics.jsonl").write_text("{}")
+        with pytest.raises(InputError, match=rf"is in use by process {os.getpid()} on .*; wait for that run"):
+            check_run_dir(config)
+        with pytest.raises(InputError, match="is in use"):
+            create_run_dir(config)
+        assert (folder / "metrics.jsonl").exists()
+    assert {file.name for file in folder.iterdir()} == {*MARKS, "logs", "metrics.jsonl"}
+    with new_run_dir(config) as folder:
+        assert not (folder / "metrics.jsonl").exists()
 
 
 def test_nothing_is_left_when_writing_fails(tmp_path, monkeypatch):
