@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -58,8 +59,12 @@ def main(argv: list[str]) -> int:
 
 def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The summary in a reader's words, in the order of interest."""
-    scores = (f"{_percent(summary[f'{name}_accuracy'])} {name}" for name in ("train", "val", "test"))
-    yield "at the best validation epoch", f"{', '.join(scores)} (epoch {summary['best_epoch']})"
+    scores = {name: summary[f"{name}_accuracy"] for name in ("train", "val", "test")}
+    known = [f"{_percent(score)} {name}" for name, score in scores.items() if not math.isnan(score)]
+    metric = {"accuracy": "accuracy", "rocauc": "ROC-AUC"}[summary["metric"]]
+    validated = not math.isnan(scores["val"])
+    when = "at the best validation epoch" if validated else "(no validation set: last epoch kept)"
+    yield f"{metric} {when}", f"{', '.join(known)} (epoch {summary['best_epoch']})"
     yield (
         "epoch time, median",
         f"{seconds_text(summary['epoch_time_s'])}, evaluation {seconds_text(summary['eval_time_s'])}",

@@ -21,12 +21,17 @@ __all__ = ["Evaluator", "Scores"]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Metric on the three masks (NaN where a mask is empty), and the seconds that the evaluation took."""
+    """Metric on the three masks (NaN where a mask is empty), and the seconds that the evaluation took.
+
+    Attributes:
+        metric: "accuracy" or "rocauc".
+    """
 
     train: float
     val: float
     test: float
     seconds: float
+    metric: str = "accuracy"
 
 
 class Evaluator:
@@ -70,7 +75,7 @@ class Evaluator:
                 for mask in (graph.train_mask, graph.val_mask, graph.test_mask)
             ]
         train, val, test = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
-        return Scores(train, val, test, time.perf_counter() - start)
+        return Scores(train, val, test, time.perf_counter() - start, self.metric)
 
     def logits(self, reads: Reads) -> Tensor | None:
         """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""

@@ -40,6 +40,7 @@ class Epoch:
         }
         if self.scores is not None:
             row |= {
+                "metric": self.scores.metric,
                 "train_metric": number_or_null(self.scores.train),
                 "val_metric": number_or_null(self.scores.val),
                 "test_metric": number_or_null(self.scores.test),
@@ -111,6 +112,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
             break
     assert best is not None
     summary = {
+        "metric": config.train.metric,
         "test_accuracy": best.test,
         "val_accuracy": best.val,
         "train_accuracy": best.train,

@@ -40,6 +40,9 @@ __all__ = ["RunResult", "fit", "prepare", "run"]
 class RunResult:
     """What a finished run found. `summary` holds every field of `summary.json`; the main ones are attributes.
 
+    `test_accuracy` and `val_accuracy` are what `metric` says: "accuracy" (of multi-labels: of all entries) or
+    "rocauc".
+
     Attributes:
         run_dir: where everything was written.
         parameters: of the best validation score, buffers included, by global name: a state dict.
@@ -55,6 +58,10 @@ class RunResult:
         written = json.loads((run_dir / "summary.json").read_text())
         summary = {key: math.nan if value is None else value for key, value in written.items()}
         return cls(run_dir, summary, torch.load(run_dir / "model.pt", weights_only=True))
+
+    @property
+    def metric(self) -> str:
+        return str(self.summary["metric"])
 
     @property
     def test_accuracy(self) -> float:
@@ -145,6 +152,12 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
         faults.extend(stage_faults(config, network, build_schedule(config).num_stages))
     faults.extend(network.check(graph))
     faults.raise_if_any()
+    if graph.multi_label and bool((graph.y.sum(1) == 1).all()):
+        logger.warning(
+            "labels: %s has one 1 in every row of y, but a matrix y is taken as multi-label, each column for "
+            "itself; for classes, give y.argmax(1)",
+            graph.name,
+        )
     cache = data_home() / "partitions"
     partition = partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)

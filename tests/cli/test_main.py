@@ -181,6 +181,7 @@ def test_units():
 
 
 SUMMARY = {
+    "metric": "accuracy",
     "train_accuracy": 1.0,
     "val_accuracy": 0.9,
     "test_accuracy": 0.8765,
@@ -220,3 +221,11 @@ def test_the_summary_shows_every_figure():
         "/somewhere",
     ):
         assert part in text
+
+
+def test_the_summary_names_the_metric_and_what_was_kept():
+    assert next(train.summary_pairs(SUMMARY))[0] == "accuracy at the best validation epoch"
+    unvalidated = SUMMARY | {"metric": "rocauc", "val_accuracy": float("nan")}
+    name, value = next(train.summary_pairs(unvalidated))
+    assert name == "ROC-AUC (no validation set: last epoch kept)"
+    assert value == "100.00% train, 87.65% test (epoch 7)"

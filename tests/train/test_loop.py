@@ -16,6 +16,7 @@ from gnnpar.train.loop import train_loop
 from gnnpar.train.trainer import StepResult
 
 KEYS = {
+    "metric",
     "test_accuracy",
     "val_accuracy",
     "train_accuracy",
@@ -48,7 +49,7 @@ class Scripted:
         self.policy = SimpleNamespace(is_exact=lambda step: step < warmup)
         self.context = Context.single()
         self.schedule = gpipe(1, 4)
-        self.split, self.num_parameters = (5,), 1
+        self.layers_per_stage, self.num_parameters = [3], 1
 
     def train_step(self):
         at = min(self.step, len(self.ages) - 1)
@@ -135,7 +136,7 @@ def test_rows_of_metrics_have_scores_where_evaluated():
     rows = [epoch.to_json() for epoch in epochs]
     always = {"epoch", "train_loss", "epoch_time_s", "history_age", "history_read_share"}
     assert rows[0].keys() == always
-    assert rows[1].keys() == always | {"train_metric", "val_metric", "test_metric"}
+    assert rows[1].keys() == always | {"metric", "train_metric", "val_metric", "test_metric"}
     assert rows[1]["epoch"] == 2 and rows[1]["train_loss"] == 0.5 and rows[1]["val_metric"] == 0.4
 
 
@@ -151,4 +152,4 @@ def test_a_real_trainer_reaches_the_same_end():
     assert outcome.summary["val_accuracy"] == best.scores.val
     assert outcome.best_state.keys() == trainer.state().keys()
     assert outcome.summary["bytes_per_epoch"]["stage"] == 0
-    assert outcome.summary["history_age_mean"] == 1.0 and outcome.summary["layers_per_stage"] == [5]
+    assert outcome.summary["history_age_mean"] == 1.0 and outcome.summary["layers_per_stage"] == [3]

@@ -51,6 +51,17 @@ def test_the_balance_told_is_that_of_the_costs_the_cut_was_made_for(sound, caplo
     assert "cost 1.000" in text and "edges 1.000" not in text
 
 
+def test_labels_that_look_like_classes_are_told(sound, caplog):
+    one_hot = nn.functional.one_hot(sound.y, 3).float()
+    prepare(compose(BASE), sound.replace(y=one_hot), None)
+    assert any("taken as multi-label" in text for text in caplog.messages)
+    caplog.clear()
+    several = one_hot.clone()
+    several[0] = 1
+    prepare(compose(BASE), sound.replace(y=several), None)
+    assert not any("multi-label" in text for text in caplog.messages)
+
+
 def test_faults_of_graph_configuration_and_model_come_together(sound, tmp_path):
     x, indices = sound.x.clone(), sound.indices.clone()
     x[3, 1], indices[0] = math.nan, 99
@@ -95,10 +106,17 @@ def test_a_refused_convolution_names_layer_and_reason(sound):
 
 
 def test_a_result_is_read_from_its_directory(tmp_path):
-    summary = {"test_accuracy": 0.5, "val_accuracy": None, "best_epoch": 7, "epoch_time_s": 0.25}
+    summary = {
+        "metric": "rocauc",
+        "test_accuracy": 0.5,
+        "val_accuracy": None,
+        "best_epoch": 7,
+        "epoch_time_s": 0.25,
+    }
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     torch.save({"decoder.bias": torch.ones(2)}, tmp_path / "model.pt")
     result = RunResult.read(tmp_path)
     assert (result.test_accuracy, result.best_epoch, result.epoch_time_s) == (0.5, 7, 0.25)
+    assert result.metric == "rocauc"
     assert math.isnan(result.val_accuracy)  # no validation vertices: null in the file
     assert result.parameters["decoder.bias"].tolist() == [1.0, 1.0] and result.run_dir == tmp_path

@@ -49,6 +49,7 @@ def test_metrics_are_one_object_a_line_written_at_once(tmp_path):
         **rows[0],
         "epoch": 2,
         "train_loss": 0.5,
+        "metric": "accuracy",
         "train_metric": 0.9,
         "val_metric": 0.5,
         "test_metric": 0.7,
