@@ -49,7 +49,7 @@ def stack(graph):
     return gnnpar.LayerStack(nn.Linear(graph.num_features, 8), layers, nn.Linear(8, graph.num_classes))
 
 
-def test_fit_trains_in_two_processes_and_loads_the_best_parameters_back(graph, folder):
+def test_fit_trains_in_two_processes_and_loads_the_best_parameters_back(graph, folder, capfd):
     model = stack(graph)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     overrides = ["train.num_epochs=12", "train.eval_every=3", "train.lr=0.02", "run.dir=out"]
@@ -76,6 +76,11 @@ def test_fit_trains_in_two_processes_and_loads_the_best_parameters_back(graph, f
         "tensorboard",
     }
     assert {path.name for path in (result.run_dir / "logs").iterdir()} == {"rank0.log", "rank1.log"}
+    for rank, stage in enumerate(("encoder to layers.1", "layers.2 to decoder")):
+        log = (result.run_dir / "logs" / f"rank{rank}.log").read_text()
+        assert f"rank {rank} of 2: " in log and f"1 threads, stage {rank}: {stage}\n" in log
+        assert log.count("; accuracy: train ") == 4
+    assert "accuracy: train" not in capfd.readouterr().err
     rows = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == list(range(1, 13))
     assert (

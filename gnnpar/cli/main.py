@@ -95,6 +95,7 @@ def _show_log(first: bool) -> None:
     root = logging.getLogger("gnnpar")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.addFilter(lambda record: not record.name.endswith(".rank"))  # see gnnpar.dist.launched.open_log
     root.handlers = [handler]
     root.setLevel(logging.INFO if first else logging.WARNING)
     root.propagate = False

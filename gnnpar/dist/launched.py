@@ -194,11 +194,15 @@ def die_with_parent(parent: int) -> None:
 
 
 def open_log(rank: int, file: Path) -> TextIO:
-    """Log to `file`; to the console from INFO on in rank 0, from WARNING on in the others."""
+    """Log to `file`; to the console from INFO on in rank 0, from WARNING on in the others.
+
+    Loggers named `….rank` tell what each rank does, to its file alone.
+    """
     log = file.open("a", encoding="utf-8", buffering=1)
     console = os.fdopen(int(os.environ["GNNPAR_CONSOLE"]), "w", buffering=1) if rank else sys.stderr
     to_console = logging.StreamHandler(console)
     to_console.setLevel(logging.WARNING if rank else logging.INFO)
+    to_console.addFilter(lambda record: not record.name.endswith(".rank"))
     to_console.setFormatter(logging.Formatter(f"rank {rank}: %(message)s" if rank else "%(message)s"))
     to_file = logging.StreamHandler(log)
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -50,6 +50,12 @@ class Graph:
     edge_attr: Tensor | None = None
     name: str = "graph"
 
+    def __repr__(self) -> str:
+        sizes = f"{self.num_nodes} vertices, {self.num_edges} edges, {self.num_features} features"
+        return (
+            f"Graph({self.name}: {sizes}, {self.num_classes} {'labels' if self.multi_label else 'classes'})"
+        )
+
     @property
     def num_nodes(self) -> int:
         return self.indptr.numel() - 1

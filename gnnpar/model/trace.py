@@ -162,7 +162,8 @@ def trace(names: Sequence[str], layers: Sequence[Layer], graph: Graph) -> Trace:
             return result
         except Exception as error:  # whatever a user's layer raises is a fault of the model
             first = (str(error).strip().splitlines() or [""])[0]
-            result.faults.append(f"{name}: {type(error).__name__}: {first}")
+            text = f"{type(error).__name__}: {first}"
+            result.faults.append(_width_fault(names, i, passage.h, text) or f"{name}: {text}")
             return result
         _check_used(name, layer, traced.seen, written, carries, result.faults)
         if not isinstance(h, Tensor) or len(h) != graph.num_nodes:
@@ -193,6 +194,16 @@ def _apply(
     z = aggregate(layer, layer.before(h, carries, rows), rows)
     result = layer.after(z, _Unread(), carries, rows)  # type: ignore[arg-type]
     return result if isinstance(result, tuple) else (result, {})
+
+
+def _width_fault(names: Sequence[str], i: int, h: Any, text: str) -> str | None:
+    """The fault where layer `i` fails over a shape: as likely as its own is the width that came before it."""
+    if not any(word in text.lower() for word in ("shape", "size", "dimension")):
+        return None
+    width = f"width {h.shape[1]}" if len(h.shape) == 2 else f"{list(h.shape[1:])} a row"
+    if i == 0:
+        return f"{names[0]}: the features have {width}; it fails: {text}"
+    return f"{names[i - 1]} gives {width}; the next one, {names[i]}, fails: {text}"
 
 
 def _check_declared(names: Sequence[str], layers: Sequence[Layer], faults: list[str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ from gnnpar.model import LayerStack, build_model
 from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
 from gnnpar.train.trainer import Trainer
+
+logger = logging.getLogger("gnnpar.train.rank")
 
 __all__ = ["Job", "make_model", "pickle_model", "run_rank"]
 
@@ -98,6 +102,15 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     """Train this rank's stage; rank 0 writes metrics, `summary.json` and `model.pt`. Returns the summary."""
     config, chunked, model = job.read()
     trainer = Trainer(model, chunked, config, context)
+    logger.info(
+        "rank %d of %d: %s, process %d, %d threads, %s",
+        context.rank,
+        context.world_size,
+        socket.gethostname(),
+        os.getpid(),
+        torch.get_num_threads(),
+        trainer.describe_stages(),
+    )
     sinks = open_sinks(config, job.run_dir) if context.is_first else []
 
     def log(epoch: Epoch) -> None:

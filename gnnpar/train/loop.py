@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 import time
@@ -17,6 +18,8 @@ from gnnpar.train.early_stop import EarlyStop
 from gnnpar.train.evaluation import Scores
 from gnnpar.train.memory import peak_memory_bytes
 from gnnpar.train.trainer import StepResult, Trainer
+
+logger = logging.getLogger("gnnpar.train.rank")
 
 __all__ = ["Epoch", "Outcome", "number_or_null", "train_loop"]
 
@@ -104,6 +107,16 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
         if number % config.train.eval_every == 0 or number == config.train.num_epochs:
             scores = trainer.evaluate()
             tally.eval_seconds.append(scores.seconds)
+            logger.info(
+                "epoch %d: loss %.6g; %s: train %.4f, validation %.4f, test %.4f; evaluated in %.3g s",
+                number,
+                result.loss,
+                scores.metric,
+                scores.train,
+                scores.val,
+                scores.test,
+                scores.seconds,
+            )
             if stop.update(number, scores.val):
                 best = scores
                 best_state = {name: value.cpu().clone() for name, value in trainer.state().items()}

@@ -52,6 +52,10 @@ class RunResult:
     summary: dict[str, Any]
     parameters: dict[str, Tensor]
 
+    def __repr__(self) -> str:
+        scores = f"test {self.metric} {self.test_accuracy:.4f}, validation {self.val_accuracy:.4f}"
+        return f"RunResult({scores}, best epoch {self.best_epoch}, {self.run_dir})"
+
     @classmethod
     def read(cls, run_dir: Path) -> RunResult:
         """The result that a run wrote."""

@@ -155,6 +155,16 @@ class Trainer:
         counts[-1] -= 1
         return counts
 
+    def describe_stages(self) -> str:
+        """This rank's stages and their layers, in words."""
+        last = sum(self.split) - 1
+        names = ["encoder", *(f"layers.{i}" for i in range(last - 1)), "decoder"]
+        return ", ".join(
+            f"stage {stage}{f' of replica {replica}' if self.schedule.num_replicas > 1 else ''}: "
+            f"{names[held.layers[0][0]]} to {names[held.layers[-1][0]]}"
+            for (replica, stage), held in self.executor.stages.items()
+        )
+
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
         return self.evaluator.run(self.whole_planner.exact)

@@ -146,3 +146,10 @@ def test_empty_and_multi_label_graphs():
     assert empty.permute(torch.tensor([3, 2, 1, 0])).node_ids.tolist() == [3, 2, 1, 0]
     multi = Graph.from_edge_index(torch.tensor([[0], [1]]), y=torch.zeros(2, 6))
     assert multi.multi_label and multi.num_classes == 6 and multi.num_nodes == 2
+
+
+def test_a_graph_is_shown_in_a_line():
+    graph = Graph.from_edge_index(
+        [[0, 1], [1, 2]], x=torch.ones(3, 2), y=torch.tensor([0, 1, 1]), name="path"
+    )
+    assert repr(graph) == "Graph(path: 3 vertices, 2 edges, 2 features, 2 classes)"

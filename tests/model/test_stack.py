@@ -156,7 +156,11 @@ def test_undeclared_input_and_widths_are_faults(small):
         "layers.0 (Peeks): after() looks at its input h; declare reads_input = True"
     ]
     (fault,) = stack(GCN(5, 5)).check(small)
-    assert fault.startswith("layers.0 (GCN): RuntimeError: mat1 and mat2 shapes")
+    assert fault.startswith("encoder gives width 6; the next one, layers.0 (GCN), fails: RuntimeError: mat1")
+    (fault,) = stack(GCN(6, 6), GCN(6, 4)).check(small)
+    assert fault.startswith("layers.1 (GCN) gives width 4; the next one, decoder, fails: RuntimeError: mat1")
+    (fault,) = stack(GCN(6, 6), features=5).check(small)
+    assert fault.startswith("encoder: the features have width 7; it fails: RuntimeError: mat1")
 
 
 class Stranger(nn.Module):

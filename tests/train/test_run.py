@@ -79,7 +79,7 @@ def test_faults_of_graph_configuration_and_model_come_together(sound, tmp_path):
     assert starts >= {"device", "edge index", "features", "batch.num_chunks", "train.metric"}
     assert any("overlap" in fault for fault in faults)
     assert any(fault.startswith("parallel.stages: 3 stages, but the model has 2 layers") for fault in faults)
-    assert any(fault.startswith("layers.1 (GCN)") for fault in faults)
+    assert any(fault.startswith("layers.0 (GCN) gives width 8; the next one, layers.1") for fault in faults)
     assert not (tmp_path / "home").exists() and not (tmp_path / "results").exists()
 
 
@@ -118,5 +118,6 @@ def test_a_result_is_read_from_its_directory(tmp_path):
     result = RunResult.read(tmp_path)
     assert (result.test_accuracy, result.best_epoch, result.epoch_time_s) == (0.5, 7, 0.25)
     assert result.metric == "rocauc"
+    assert repr(result) == f"RunResult(test rocauc 0.5000, validation nan, best epoch 7, {tmp_path})"
     assert math.isnan(result.val_accuracy)  # no validation vertices: null in the file
     assert result.parameters["decoder.bias"].tolist() == [1.0, 1.0] and result.run_dir == tmp_path
