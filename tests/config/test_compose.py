@@ -122,6 +122,7 @@ def test_each_mistake_is_one_fault_with_its_cure(override, parts):
     [
         (["parallel.stages=40"], ["parallel.stages: 40", "model.num_layers=32"]),
         (["parallel.layers_per_stage=[1,1,30]"], ["3 entries", "parallel.stages=2"]),
+        (["system=zb_v", "parallel.layers_per_stage=[1,1,30]"], ["3 entries", "parallel.stages=2"]),
         (["parallel.layers_per_stage=[1,1]"], ["sums to 2", "model.num_layers=32"]),
         (["model=gat", "model.heads=5"], ["model.heads", "model.hidden=64"]),
         (["optimizer.momentum=0.9"], ["only sgd"]),

@@ -31,6 +31,7 @@ from gnnpar.errors import InputError
 from gnnpar.partition import partition_graph
 from gnnpar.schedule.families import FAMILIES
 from gnnpar.train.job import make_model
+from gnnpar.train.metrics import score
 from gnnpar.train.order import build_schedule
 from gnnpar.train.trainer import Trainer
 
@@ -113,9 +114,19 @@ def run_families(context, configs, chunked):
                 for update, named in named_parameters(trainer)
             ]
             steps.append((loss, replicas))
-        found[config.schedule.name] = steps
+        logits = trainer.evaluator.logits(trainer.whole_planner.exact)
+        found[config.schedule.name] = steps, logits, trainer.evaluate()
         context.barrier("before the next family")
     return found
+
+
+def evaluated(ranks):
+    """Logits of the whole graph, edges between clusters included, after the last step."""
+    graph = clusters(ranks).graph
+    model = make_model(config_of("gpipe", ranks), graph).double().eval()
+    model.load_state_dict(serial(ranks)[-1].parameters, strict=False)
+    with torch.no_grad():
+        return model(graph)
 
 
 def named_parameters(trainer):
@@ -148,7 +159,7 @@ def close(found, wanted):
 @pytest.mark.parametrize(("name", "ranks"), CASES)
 def test_a_family_computes_what_serial_training_does(live, name, ranks):
     replicas = build_schedule(config_of(name, ranks)).num_replicas
-    of_ranks = live(name, ranks)
+    of_ranks = [steps for steps, _, _ in live(name, ranks)]
     for step, wanted in enumerate(serial(ranks)):
         losses = {steps[step][0] for steps in of_ranks}
         assert len(losses) == 1 and abs(losses.pop() - wanted.loss) <= TOLERANCE * abs(wanted.loss)
@@ -164,6 +175,31 @@ def test_a_family_computes_what_serial_training_does(live, name, ranks):
             assert sorted(copies) == list(range(replicas))
             equal = all(torch.equal(value, copies[0]) for value in copies.values())
             assert equal, f"step {step}: replicas of {key} differ"
+
+
+@pytest.mark.parametrize(("name", "ranks"), CASES)
+def test_a_family_evaluates_the_whole_graph(live, name, ranks):
+    of_ranks = live(name, ranks)
+    wanted, graph = evaluated(ranks), clusters(ranks).graph
+    (logits,) = (logits for _, logits, _ in of_ranks if logits is not None)  # where the last stage is
+    assert logits.shape == wanted.shape
+    assert float((logits - wanted).abs().max()) <= 1e-8 * float(wanted.abs().max())
+    scores = [scores for _, _, scores in of_ranks]
+    assert {(s.train, s.val, s.test) for s in scores} == {(scores[0].train, scores[0].val, scores[0].test)}
+    assert scores[0].test == score(logits, graph.y, graph.test_mask, "accuracy")
+
+
+@pytest.mark.parametrize("name", ["chimera", "zb_v"])
+def test_gradients_are_clipped_to_the_norm_of_all_stages_each_once(pool, name):
+    train = TrainConfig(lr=0.01, weight_decay=5e-4, grad_clip=1e-3)
+    ranks = pool.run(run_families, 2, [config_of(name, 2, train=train)], clusters(2), timeout_s=60)
+    wanted = serial(2)[0].gradients
+    norm = torch.stack([g.square().sum() for g in wanted.values()]).sum().sqrt()
+    assert norm > 1e-2
+    clipped = {key: g * (1e-3 / norm) for key, g in wanted.items()}
+    for steps, _, _ in (rank[name] for rank in ranks):
+        for _, gradients, _ in steps[0][1]:
+            assert close(gradients, clipped)
 
 
 def chunked_case(schedule, layer, gamma, mode, ranks=2, **keys):
