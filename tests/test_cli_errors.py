@@ -89,7 +89,15 @@ def changed(name, index, value):
         ("model=gcni", "model: there is no model 'gcni'; choose one of"),
         ("system=gnnpip", "did you mean gnnpipe?"),
         ("history.mode=snapshoot", "did you mean snapshot?"),
-        ("train.num_epochs", "train.num_epochs: overrides are written key=value"),
+        (
+            "train.num_epochs",
+            "train.num_epochs: has no value; overrides are written key=value, as in",
+        ),
+        (
+            "--epochs=5",
+            "--epochs=5: there are no options, overrides are written key=value; write train.num_e",
+        ),
+        ("--zzz", "--zzz: there are no options, overrides are written key=value"),
         ("format=xml", "there is no format 'xml'; choose table, json"),
         ("model.hidden=abc", "model.hidden: must be an integer, got 'abc'"),
         ("model.num_layers=2.5", "model.num_layers: must be an integer, got 2.5"),
@@ -113,6 +121,12 @@ def test_all_wrong_keys_and_values_at_once(fails):
     assert "5 faults" in text
     for name in ("model.num_layer", "train.lr", "gcni", "model.hidden", "seed"):
         assert text.count(f"- {name}") == 1 or name == "gcni"
+
+
+def test_options_with_a_value_are_one_mistake(fails):
+    text = fails("train", "--epochs", "5", "--lr", "0.1", "sed=3")
+    assert "3 faults" in text
+    assert "- --epochs 5: " in text and "write train.num_epochs=5" in text and "write train.lr=0.1" in text
 
 
 def test_a_command_that_does_not_exist(fails):
@@ -226,7 +240,9 @@ def test_a_corrupt_file(fails, where):
 def test_a_file_that_is_something_else(fails):
     command = write()
     Path("graph.npz").write_text("a, b\n1, 2\n")
-    assert "graph.npz" in fails(*command)
+    assert "graph.npz: is not an .npz archive" in fails(*command)
+    np.savez("graph.npz", **{name: array for name, array in arrays().items() if name != "y"})
+    assert "has no array 'y'; see" in fails(*command)
     np.savez("graph.npz", something=np.ones(3))
     assert "no known layout" in fails(*command)
 
@@ -240,7 +256,12 @@ def test_a_file_of_python_objects(fails):
 def test_a_dataset_that_is_not_on_disk(fails):
     text = fails("train", "dataset=npz", "dataset.path=absent.npz")
     assert "not on disk: nothing to read at absent.npz" in text and "dataset.path" in text
+    assert text.count("dataset.path") == 1
+    Path("empty").mkdir()
+    text = fails("train", "dataset=npz", "dataset.path=empty")
+    assert text.count("dataset.path") == 1 and "empty is a folder without a file" in text
     assert "dataset.path" in fails("train", "dataset=npz")
+    assert "nothing to fetch; give it as dataset.path" in fails("data", "fetch", "npz")
 
 
 @pytest.mark.parametrize(

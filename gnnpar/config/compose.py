@@ -6,7 +6,8 @@ Misspelt keys, groups and values are reported here, all at once, in our words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,14 @@ def _sort_overrides(
     groups: list[str] = []
     values: dict[str, Any] = {}
     faults: list[str] = []
-    for text in overrides:
+    for text in _without_dashes(overrides, faults):
         key, equals, value = text.partition("=")
         key = key.strip().lstrip("+")
-        if not equals or not key:
+        if not equals and key in key_kinds(RunConfig):
+            faults.append(
+                f"{key}: has no value; overrides are written key=value, as in {key}={_default(key)}"
+            )
+        elif not equals or not key:
             faults.append(f"{text}: overrides are written key=value{nearest(text, _names(choices))}")
         elif key in choices and value in choices[key]:
             groups.append(f"{key}={value}")
@@ -73,6 +78,31 @@ def _sort_overrides(
             except ValueError as error:
                 faults.append(f"{key}: cannot read the value {value!r}: {error}")
     return groups, values, faults
+
+
+def _without_dashes(overrides: Iterable[str], faults: list[str]) -> Iterator[str]:
+    """What is left without `--name=value` and `--name value`, which are answered with the nearest key."""
+    left = list(overrides)
+    while left:
+        text = left.pop(0)
+        if not text.startswith("-"):
+            yield text
+            continue
+        name, _, value = text.lstrip("-").partition("=")
+        if not value and left and "=" not in left[0] and not left[0].startswith("-"):
+            value = left.pop(0)
+            text = f"{text} {value}"
+        keys = {key.rpartition(".")[2]: key for key in reversed(key_kinds(RunConfig))}
+        near = difflib.get_close_matches(name.replace("-", "_"), keys, n=1)
+        cure = f"; write {keys[near[0]]}={value or _default(keys[near[0]])}" if near else ""
+        faults.append(f"{text}: there are no options, overrides are written key=value{cure}")
+
+
+def _default(key: str) -> Any:
+    value: Any = RunConfig()
+    for part in key.split("."):
+        value = getattr(value, part)
+    return "VALUE" if value is None else value
 
 
 def _names(choices: Mapping[str, list[str]]) -> list[str]:

@@ -50,12 +50,20 @@ def open_npz(path: Path) -> Iterator[Arrays]:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
         raise InputError(title, [f"truncated or corrupt ({error}); fetch or copy it again"]) from error
     except KeyError as error:
+        key = str(error.args[0]).removesuffix(" is not a file in the archive")
         raise InputError(
-            title, [f"has no array {error}; see `gnnpar data info npz` for the layouts"]
+            title, [f"has no array {key!r}; see `gnnpar data info npz` for the layouts"]
         ) from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise
+        if "pickle" in str(error) and path.read_bytes()[:1] not in (
+            b"P",
+            b"\x80",
+        ):  # numpy takes all for pickles
+            raise InputError(
+                title, ["is not an .npz archive; write one with numpy.savez or gnnpar.data.save_npz"]
+            ) from error
         if "pickle" in str(error):
             raise InputError(
                 title, ["holds Python objects (pickles), which are never read; save plain arrays"]

@@ -158,10 +158,14 @@ def _ogb(dataset: DatasetConfig, path: Path) -> Source:
 def _missing(dataset: DatasetConfig, path: Path) -> str:
     from gnnpar.data.cards import find_card
 
-    cure = "correct dataset.path"
-    card = find_card(dataset.name)
+    where, cure = f"nothing to read at {path}", "correct dataset.path"
+    if path.is_dir():
+        where, cure = f"{path} is a folder without a file that can be read", "give the file as dataset.path"
+    card = (
+        find_card(dataset.name) if dataset.name != dataset.kind else None
+    )  # a file of the user's own has none
     if card is not None and card.download is not None:
         cure = f"run `gnnpar data fetch {card.name}`, or set dataset.path to a copy of {card.download.url}"
     elif card is not None and card.obtain:
         cure = f"{card.obtain.strip()}, and set dataset.path"
-    return f"not on disk: nothing to read at {path}; {cure}"
+    return f"not on disk: {where}; {cure}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gnnpar.config.schema import RunConfig
 from gnnpar.errors import InputError
 from gnnpar.schedule import Schedule, check
@@ -63,7 +65,7 @@ def schedule_faults(config: RunConfig) -> list[str]:
     return []
 
 
-def _check(schedule: Schedule, **how: str) -> None:
+def _check(schedule: Schedule, **how: Any) -> None:
     try:
         check(schedule, **how)
     except InputError as error:
@@ -77,4 +79,4 @@ def _in_config(fault: str) -> str:
 
 
 def _refused(*faults: str) -> InputError:
-    return InputError("config", faults)
+    return InputError("configuration", faults)

@@ -189,6 +189,9 @@ def as_parent(config: RunConfig, make: Callable[[], Job]) -> RunResult:
     job = make()
     try:
         launch_workers(job.run_dir, config.parallel.stages, config.launch)
+    except (KeyboardInterrupt, SystemExit):
+        logger.warning("stopped; what was written until then is in %s", job.run_dir)
+        raise
     finally:
         job.remove()
     return RunResult.read(job.run_dir)

@@ -263,7 +263,7 @@ def test_a_damaged_file_is_one_clear_error(tmp_path, damage):
 
 
 def test_not_on_disk_says_how_to_get_it(tmp_path):
-    with pytest.raises(InputError, match=r"nothing to read at .*missing\.npz; give the file"):
+    with pytest.raises(InputError, match=r"nothing to read at .*missing\.npz; correct dataset.path"):
         data.load(config(tmp_path / "missing.npz"))
     with pytest.raises(InputError, match="gnnpar data fetch chameleon"):
         data.load("chameleon")

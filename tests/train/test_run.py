@@ -12,7 +12,7 @@ from gnnpar.config import compose
 from gnnpar.errors import InputError
 from gnnpar.model import LayerStack
 from gnnpar.model.layers import GCN
-from gnnpar.train.run import RunResult, prepare
+from gnnpar.train.run import RunResult, prepare, start
 
 BASE = ["model.num_layers=3", "batch.num_chunks=4"]
 
@@ -103,6 +103,17 @@ def test_a_refused_convolution_names_layer_and_reason(sound):
     model = LayerStack(nn.Linear(7, 8), layers, nn.Linear(8, 3))
     (fault,) = faults_of(sound, model=model)
     assert fault.startswith("layers.1 (ChebConv): ") and "one hop" in fault
+
+
+def test_a_run_that_is_stopped_says_where_it_wrote(sound, tmp_path, monkeypatch, caplog):
+    def stop(run_dir, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gnnpar.dist.launch.launch_workers", stop)
+    with pytest.raises(KeyboardInterrupt):
+        start(compose([*BASE, "run.dir=out"]), lambda: sound, None, ())
+    assert f"stopped; what was written until then is in {tmp_path / 'out'}" in caplog.messages
+    assert not (tmp_path / "out" / ".job").exists() and not (tmp_path / "out" / ".lock").exists()
 
 
 def test_a_result_is_read_from_its_directory(tmp_path):
