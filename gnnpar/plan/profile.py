@@ -52,7 +52,12 @@ def plan_stages(
 
 def stage_faults(config: RunConfig, model: LayerStack, num_stages: int) -> list[str]:
     """What is wrong with so many stages for a model."""
-    given, num_layers = config.parallel.layers_per_stage, len(model.layers)
+    given, num_layers, ranks = config.parallel.layers_per_stage, len(model.layers), config.parallel.stages
+    if num_stages > num_layers and num_stages != ranks:
+        return [
+            f"parallel.stages: schedule.name={config.schedule.name} makes {num_stages} stages on {ranks} "
+            f"ranks, but the model has {num_layers} layers; use fewer ranks, or {num_stages} layers or more"
+        ]
     if num_stages > num_layers:
         return [
             f"parallel.stages: {num_stages} stages, but the model has {num_layers} layers; "

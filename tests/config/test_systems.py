@@ -64,6 +64,11 @@ def test_a_family_s_preset_runs_it_on_clusters(name):
     assert build_schedule(config) == FAMILIES[name](config.parallel.stages, 8)
 
 
+def test_layers_are_given_for_every_stage_of_every_rank():
+    keys = ["system=zb_v", "model.num_layers=10", "parallel.layers_per_stage=[1,2,3,4]"]
+    assert compose(keys).parallel.layers_per_stage == (1, 2, 3, 4)
+
+
 def test_the_page_of_systems_has_a_row_for_each():
     page = Path(__file__).parents[2] / "docs" / "systems.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]

@@ -104,6 +104,8 @@ def test_a_rank_may_hold_several_stages():
     assert stage_faults(config_of(2, (1, 1, 1, 1)), stack(4), 4) == []
     (text,) = stage_faults(config_of(2, (2, 2)), stack(4), 4)
     assert text.startswith("parallel.layers_per_stage: [2, 2] must be 4 numbers with sum 4")
+    (text,) = stage_faults(config_of(2), stack(3), 4)
+    assert "makes 4 stages on 2 ranks, but the model has 3 layers; use fewer ranks, or 4 layers" in text
 
 
 def test_more_stages_than_layers_of_a_model_of_ones_own_are_a_fault():
