@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from gnnpar.cli.options import split_options, wants_help
@@ -42,6 +43,7 @@ def main(argv: list[str]) -> int:
     # torch and what stands on it, only after the configuration is known to be good
     from gnnpar.dist.launched import is_first_process, settle, under_launcher
     from gnnpar.train.run import run
+    from gnnpar.train.rundir import dataset_title
 
     if under_launcher():
         settle(config.launch)
@@ -53,12 +55,16 @@ def main(argv: list[str]) -> int:
         print_json(summary)
     else:
         model = f"{config.model.name}, {config.model.num_layers} layers"
-        print_pairs(f"{config.system}: {model}, on {config.dataset.name}", summary_pairs(summary))
+        pairs = list(summary_pairs(summary))
+        print_pairs(f"{config.system}: {model}, on {dataset_title(config)}", pairs)
+        width = max(len(name) for name, _ in pairs)
+        # Not in the table, which folds what is longer than the terminal is wide.
+        print(f"{'run directory':<{width}}  {_shown(result.run_dir)}")
     return 0
 
 
 def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The summary in a reader's words, in the order of interest."""
+    """The summary in a reader's words, in the order of interest, without what one rank or chunk cannot have."""
     scores = {name: summary[f"{name}_accuracy"] for name in ("train", "val", "test")}
     known = [f"{_percent(score)} {name}" for name, score in scores.items() if not math.isnan(score)]
     metric = {"accuracy": "accuracy", "rocauc": "ROC-AUC"}[summary["metric"]]
@@ -69,13 +75,20 @@ def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "epoch time, median",
         f"{seconds_text(summary['epoch_time_s'])}, evaluation {seconds_text(summary['eval_time_s'])}",
     )
-    sent = (f"{kind} {bytes_text(count)}" for kind, count in summary["bytes_per_epoch"].items())
-    yield "sent per epoch", ", ".join(sent)
-    yield "bubble", f"{_percent(summary['bubble'])} measured, {_percent(summary['bubble_theory'])} in theory"
-    age = f"mean {summary['history_age_mean']:.2f}, max {summary['history_age_max']} epochs"
-    yield "age of histories", f"{age}; {_percent(summary['history_read_share'])} of reads"
+    if len(summary["peak_memory_bytes"]) > 1:
+        sent = [f"{kind} {bytes_text(count)}" for kind, count in summary["bytes_per_epoch"].items() if count]
+        yield "sent per epoch", ", ".join(sent)
+        theory = _percent(summary["bubble_theory"])
+        yield "bubble", f"{_percent(summary['bubble'])} measured, {theory} in theory"
+    if summary["history_read_share"]:
+        age = f"mean {summary['history_age_mean']:.2f}, max {summary['history_age_max']} epochs"
+        yield "age of histories", f"{age}; {_percent(summary['history_read_share'])} of reads"
     yield "peak memory by rank", ", ".join(map(bytes_text, summary["peak_memory_bytes"]))
-    yield "run directory", str(summary["run_dir"])
+
+
+def _shown(folder: Path) -> Path:
+    """Relative to the working directory, where it is below it."""
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def _percent(share: float) -> str:

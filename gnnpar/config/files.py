@@ -15,10 +15,16 @@ __all__ = ["config_hash", "from_yaml", "read_config", "to_yaml"]
 
 
 def to_yaml(config: RunConfig) -> str:
-    """Every key with its value; `from_yaml` gives the same configuration back."""
+    """Every key with its value; `from_yaml` gives the same configuration back.
+
+    Of a dataset handed over in memory, which no reader made, only the name.
+    """
     import yaml
 
-    return str(yaml.safe_dump(dump(config), sort_keys=False, allow_unicode=True))
+    tree = dump(config)
+    if config.dataset.kind == "memory":
+        tree["dataset"] = {key: tree["dataset"][key] for key in ("name", "kind")}
+    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
 
 
 def from_yaml(text: str, name: str = "configuration") -> RunConfig:

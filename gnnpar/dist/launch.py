@@ -29,7 +29,7 @@ from gnnpar.config.schema import LaunchConfig
 from gnnpar.dist.failure import Failure, describe_failures
 from gnnpar.errors import GnnparError
 
-__all__ = ["launch_workers", "num_cores", "worker_environment"]
+__all__ = ["counted", "launch_workers", "num_cores", "worker_environment"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,14 +67,15 @@ def launch_workers(
     logs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gnnpar-") as scratch, _signals_raise():
         workers: list[_Worker] = []
+        threads = int(worker_environment(0, num_ranks, config, store.port)["OMP_NUM_THREADS"])
+        ranks = f"{counted(num_ranks, 'rank')}, {counted(threads, 'thread')} each"
+        logger.info("starting %s, %s", ranks, counted(num_cores(), "core"))
         try:
             for rank in range(num_ranks):
                 environment = worker_environment(rank, num_ranks, config, store.port)
                 error_file = Path(scratch) / f"rank{rank}.json"
                 command = [sys.executable, "-m", "gnnpar.dist.launched", module, str(run_dir)]
                 workers.append(_start(rank, command, environment, logs / f"rank{rank}.log", error_file))
-            threads = worker_environment(0, num_ranks, config, store.port)["OMP_NUM_THREADS"]
-            logger.info("%d ranks, %s threads each, %d cores", num_ranks, threads, num_cores())
             failed = _wait(workers)
         finally:
             _end(workers)
@@ -104,6 +105,11 @@ def worker_environment(rank: int, num_ranks: int, config: LaunchConfig, port: in
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is up already: rank 0 must not open one
         "GNNPAR_PARENT": str(os.getpid()),
     }
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def num_cores() -> int:

@@ -26,7 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from gnnpar.config.schema import LaunchConfig
 from gnnpar.dist.failure import Failure, write_failure
-from gnnpar.dist.launch import num_cores
+from gnnpar.dist.launch import counted, num_cores
 from gnnpar.errors import InputError, RunError
 
 __all__ = ["Membership", "adopt_slurm", "is_first_process", "main", "settle", "under_launcher"]
@@ -95,7 +95,8 @@ def settle(config: LaunchConfig, environment: Mapping[str, str] = os.environ) ->
     ranks_here = int(local.partition("(")[0].partition(",")[0])
     threads = config.threads or wished or max(1, num_cores() // ranks_here)
     torch.set_num_threads(threads)
-    logger.info("%d threads a rank, %d ranks here, %d cores", threads, ranks_here, num_cores())
+    ranks = f"{counted(ranks_here, 'rank')} here, {counted(threads, 'thread')} each"
+    logger.info("%s, %s", ranks, counted(num_cores(), "core"))
     return threads
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnnpar.batch import ChunkedGraph
 from gnnpar.config.compose import compose
-from gnnpar.config.schema import RunConfig
+from gnnpar.config.schema import DatasetConfig, RunConfig
 from gnnpar.data.foreign import as_graph
 from gnnpar.data.home import data_home
 from gnnpar.dist import Context
@@ -120,7 +120,7 @@ def fit(
     keys += [f"batch.num_chunks={chunks}"] if chunks is not None else []
     config = compose(keys)
     found = as_graph(graph)
-    dataset = replace(config.dataset, kind="memory", name=found.name)
+    dataset = DatasetConfig(kind="memory", name=found.name)
     network = replace(config.model, name="custom", num_layers=len(model.layers))
     result = start(replace(config, dataset=dataset, model=network), lambda: found, model, ())
     model.load_state_dict(result.parameters)

@@ -25,6 +25,7 @@ from gnnpar.errors import InputError
 __all__ = [
     "check_run_dir",
     "create_run_dir",
+    "dataset_title",
     "describe_environment",
     "new_run_dir",
     "run_name",
@@ -40,10 +41,15 @@ LOCK = ".lock"
 
 def run_name(config: RunConfig) -> str:
     """<time>-<dataset>-<system>-<hash>."""
-    data = config.dataset
-    dataset = Path(data.path).stem if data.name == data.kind and data.path else data.name
-    plain = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in dataset)
+    title = dataset_title(config)
+    plain = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in title)
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{plain}-{config.system}-{config_hash(config)}"
+
+
+def dataset_title(config: RunConfig) -> str:
+    """What people call the dataset: its name, or of a file without one (`dataset=npz`) the file's."""
+    data = config.dataset
+    return Path(data.path).stem if data.path and data.name == data.kind else data.name
 
 
 def check_run_dir(config: RunConfig) -> None:
@@ -95,7 +101,7 @@ def create_run_dir(config: RunConfig, command: Sequence[str] = ()) -> Path:
     The directory appears complete or not at all. Call it in one process, after all checks.
 
     Args:
-        command: the command line; this process's own where empty.
+        command: the command line; that of this process, a Python script's, where empty.
     """
     check_run_dir(config)
     if config.run.dir is not None:
@@ -106,7 +112,9 @@ def create_run_dir(config: RunConfig, command: Sequence[str] = ()) -> Path:
     (part / "logs").mkdir(parents=True)
     try:
         (part / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
-        (part / "command.txt").write_text(shlex.join(command or sys.argv) + "\n", encoding="utf-8")
+        (part / "command.txt").write_text(
+            shlex.join(command or ["python", *sys.argv]) + "\n", encoding="utf-8"
+        )
         (part / "env.json").write_text(json.dumps(describe_environment(), indent=1) + "\n", encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)

@@ -71,12 +71,21 @@ class _Bar:
 
     def __init__(self, num_epochs: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[state]}"),
             console=Console(stderr=True),

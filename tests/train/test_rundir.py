@@ -3,10 +3,11 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
-from gnnpar.config import compose, from_yaml
+from gnnpar.config import DatasetConfig, compose, from_yaml, to_yaml
 from gnnpar.errors import InputError
 from gnnpar.train.rundir import MARKS, check_run_dir, create_run_dir, new_run_dir, run_name
 
@@ -41,6 +42,17 @@ def test_a_file_lends_its_name():
     assert "-my_graph-full_batch-" in run_name(
         compose(["dataset=npz", "dataset.path=/x/my graph.npz", "system=full_batch"])
     )
+
+
+def test_a_run_of_a_script_can_be_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["my script.py", "--fast"])
+    folder = create_run_dir(config_for(tmp_path / "run"))
+    assert (folder / "command.txt").read_text() == "python 'my script.py' --fast\n"
+
+
+def test_a_graph_in_memory_has_a_name_and_no_recipe():
+    config = replace(compose(), dataset=DatasetConfig(kind="memory", name="mine"))
+    assert "symmetrize" not in to_yaml(config) and from_yaml(to_yaml(config)) == config
 
 
 def test_an_earlier_run_is_kept_unless_told(tmp_path):
