@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The summary in a reader's words, in the order of interest, without what one rank or chunk cannot have."""
+    """The summary in a reader's words, in the order of interest, without what one rank or chunk has not."""
     scores = {name: summary[f"{name}_accuracy"] for name in ("train", "val", "test")}
     known = [f"{_percent(score)} {name}" for name, score in scores.items() if not math.isnan(score)]
     metric = {"accuracy": "accuracy", "rocauc": "ROC-AUC"}[summary["metric"]]
