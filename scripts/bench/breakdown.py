@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,9 @@ def _measure(graph: str) -> list[dict[str, Any]]:
                 f"run.dir={folder}/run",
             ]
         )
-        job = write_job(config, load(config.dataset), None, [])
-        launch_workers(job.run_dir, 2, config.launch, module="scripts.bench.breakdown_worker")
+        with ExitStack() as held:
+            job = write_job(config, load(config.dataset), None, [], held)
+            launch_workers(job.run_dir, 2, config.launch, module="scripts.bench.breakdown_worker")
         return [json.loads((job.run_dir / f"breakdown{rank}.json").read_text()) for rank in range(2)]
 
 

@@ -109,7 +109,8 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _floor(trainer: Trainer, width: int) -> dict[str, float]:
     """Rates of this machine, and the seconds that this rank's layers cannot do without at these rates."""
     graph, context = trainer.chunked.graph, trainer.context
-    num_nodes, num_edges, layers = graph.num_nodes, graph.indices.numel(), len(trainer.stage.aggregations)
+    num_nodes, num_edges = graph.num_nodes, graph.indices.numel()
+    layers = sum(len(stage.aggregations) for stage in trainer.executor.stages.values())
     x, out = torch.rand(num_nodes, width), torch.empty(num_nodes, width)
     row_bytes = x[0].numel() * x.element_size()
 
