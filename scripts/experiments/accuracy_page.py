@@ -31,7 +31,7 @@ Hyper-parameters of the GCNII paper: Adam, lr .01, weight decay .01 for convolut
 Evaluated every {EVAL_EVERY} epochs; stopped after {patience} epochs without a better validation accuracy.
 Epochs at most (the paper: 1500): {most}.
 
-Every run trains in one process (one stage): results do not depend on the number of stages."""
+Every run trains in one process (one stage): more stages change results by rounding only."""
 
 
 def accuracy_table(finished: Finished, cases: Sequence[str], num_seeds: int) -> str:
