@@ -2,9 +2,10 @@
 
 Writes results/tables/accuracy.md; needs the graphs of GNNPAR_TEST_DATA. Every run is trained in one process
 (one stage: more stages change results by rounding only, which hundreds of epochs amplify; one run is repeated
-in two processes to show how far), two runs side by side. A finished run leaves a JSON file in results/runs/accuracy, named by its
-configuration; called again, the script trains what is missing. Runs come in order of interest, so that a
-budget of minutes gives the best table it can. After a change of the code, remove the JSON files.
+in two processes to show how far), two runs side by side. A finished run leaves a JSON file in
+results/runs/accuracy, named by its configuration; called again, the script trains what is missing. Runs come
+in order of interest, so that a budget of minutes gives the best table it can. After a change of the code,
+remove the JSON files.
 """
 
 from __future__ import annotations
