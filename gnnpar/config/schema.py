@@ -221,8 +221,10 @@ class TrainConfig(Section):
     """How the learning rate falls to zero over the epochs, if it does."""
     lr_warmup: NaturalInt = 0
     """First epochs over which the learning rate rises linearly."""
+    select: Literal["metric", "loss"] = "metric"
+    """Which epoch is the best: the one of the highest validation metric, or of the lowest validation loss."""
     patience: PositiveInt | None = None
-    """Stop after this many epochs without a better validation metric; null: never."""
+    """Stop after this many epochs without a better one by `select`; null: never."""
     metric: Literal["accuracy", "rocauc"] = "accuracy"
     """Metric of evaluation; `rocauc`: two classes, or the mean over columns of multi-label targets."""
 

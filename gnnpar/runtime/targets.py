@@ -1,4 +1,4 @@
-"""Labels and loss of the last stage: one sum over the labelled vertices, divided once by their number."""
+"""Labels and loss: one sum over the labelled vertices, divided once by their number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
 
-__all__ = ["Targets"]
+__all__ = ["Targets", "summed_loss"]
+
+
+def summed_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy summed over rows; of multi-label targets binary, summed over known entries.
+
+    Args:
+        logits: `[n, C]`.
+        labels: `[n]` class, all known; or `[n, C]` in {0, 1}, NaN = missing.
+    """
+    if labels.dim() == 2:
+        known = ~labels.isnan()
+        target = labels[known].to(logits.dtype)
+        return F.binary_cross_entropy_with_logits(logits[known], target, reduction="sum")
+    return F.cross_entropy(logits, labels, reduction="sum")
 
 
 class Targets:
@@ -23,7 +37,6 @@ class Targets:
         known = ~graph.y.isnan().all(1) if graph.multi_label else graph.y >= 0
         self.labelled = (graph.train_mask & known).to(device)
         self.y = graph.y.to(device)
-        self.multi_label = graph.multi_label
         chosen = self.y[self.labelled]
         self.count = int((~chosen.isnan()).sum()) if graph.multi_label else chosen.shape[0]
         self._rows: dict[Chunk, Tensor] = {}
@@ -36,11 +49,4 @@ class Targets:
 
     def loss(self, logits: Tensor, chunk: Chunk) -> Tensor:
         """The chunk's share of the step's loss, given the logits `[rows(chunk), num_classes]`."""
-        labels = self.y[chunk.start + self.rows(chunk)]
-        if self.multi_label:
-            entries = ~labels.isnan()
-            target = labels[entries].to(logits.dtype)
-            total = F.binary_cross_entropy_with_logits(logits[entries], target, reduction="sum")
-        else:
-            total = F.cross_entropy(logits, labels, reduction="sum")
-        return total / self.count
+        return summed_loss(logits, self.y[chunk.start + self.rows(chunk)]) / self.count

@@ -14,7 +14,7 @@ from gnnpar.dist import Context, Transport
 from gnnpar.history import CutStore, Reads
 from gnnpar.runtime import Executor, Payload, Slot, pull_scales
 from gnnpar.schedule import Schedule
-from gnnpar.train.metrics import score
+from gnnpar.train.metrics import mean_loss, score
 
 __all__ = ["Evaluator", "Scores"]
 
@@ -24,12 +24,14 @@ class Scores:
     """Metric on the three masks (NaN where a mask is empty), and the seconds that the evaluation took.
 
     Attributes:
+        val_loss: loss per labelled validation vertex, NaN where there is none.
         metric: "accuracy" or "rocauc".
     """
 
     train: float
     val: float
     test: float
+    val_loss: float
     seconds: float
     metric: str = "accuracy"
 
@@ -74,8 +76,9 @@ class Evaluator:
                 score(logits, graph.y, mask, self.metric)
                 for mask in (graph.train_mask, graph.val_mask, graph.test_mask)
             ]
-        train, val, test = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
-        return Scores(train, val, test, time.perf_counter() - start, self.metric)
+            scores.append(mean_loss(logits, graph.y, graph.val_mask))
+        shared = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
+        return Scores(*shared, time.perf_counter() - start, self.metric)
 
     def logits(self, reads: Reads) -> Tensor | None:
         """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""

@@ -26,7 +26,12 @@ __all__ = ["Epoch", "Outcome", "number_or_null", "train_loop"]
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What is logged of one epoch (`scores` where it was evaluated)."""
+    """What is logged of one epoch.
+
+    Attributes:
+        scores: where it was evaluated.
+        best_val: validation metric of the best epoch so far; NaN before there is one.
+    """
 
     number: int
     step: StepResult
@@ -47,6 +52,7 @@ class Epoch:
                 "train_metric": number_or_null(self.scores.train),
                 "val_metric": number_or_null(self.scores.val),
                 "test_metric": number_or_null(self.scores.test),
+                "val_loss": number_or_null(self.scores.val_loss),
             }
         return row
 
@@ -91,8 +97,8 @@ class _Tally:
 def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], None]) -> Outcome:
     """Train for `train.num_epochs` epochs of one step each; `on_epoch` is called after every one.
 
-    Evaluates every `train.eval_every` epochs and after the last; keeps the parameters of the best validation
-    score. Raises `RunError` where the loss is not finite or a peer is lost.
+    Evaluates every `train.eval_every` epochs and after the last; keeps the parameters of the best
+    validation score (`train.select`). Raises `RunError` where the loss is not finite or a peer is lost.
     """
     tally = _Tally()
     stop = EarlyStop(config.train.patience)
@@ -117,10 +123,10 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
                 scores.test,
                 scores.seconds,
             )
-            if stop.update(number, scores.val):
+            if stop.update(number, -scores.val_loss if config.train.select == "loss" else scores.val):
                 best = scores
                 best_state = {name: value.cpu().clone() for name, value in trainer.state().items()}
-        on_epoch(Epoch(number, result, scores, stop.best))
+        on_epoch(Epoch(number, result, scores, best.val if best else math.nan))
         if stop.should_stop(number):
             break
     assert best is not None

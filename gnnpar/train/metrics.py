@@ -1,4 +1,4 @@
-"""Accuracy and ROC-AUC of logits on a mask. N vertices, C classes or labels.
+"""Accuracy, ROC-AUC and loss of logits on a mask. N vertices, C classes or labels.
 
 Accuracy is kept as counts, which add up over chunks and ranks as means would not; ROC-AUC ranks all logits.
 """
@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from gnnpar.errors import InputError
+from gnnpar.runtime.targets import summed_loss
 
-__all__ = ["Counts", "count_correct", "roc_auc", "score"]
+__all__ = ["Counts", "count_correct", "mean_loss", "roc_auc", "score"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,14 @@ def score(logits: Tensor, y: Tensor, mask: Tensor, metric: str) -> float:
     if metric == "rocauc":
         return roc_auc(logits, y, mask)
     raise InputError("train.metric", [f"unknown {metric!r}; choose accuracy or rocauc"])
+
+
+def mean_loss(logits: Tensor, y: Tensor, mask: Tensor) -> float:
+    """Cross entropy per labelled vertex, or entry if multi-label, of the mask; NaN where there is none."""
+    chosen = mask & (y >= 0) if y.dim() == 1 else mask
+    labels = y[chosen]
+    count = labels.shape[0] if y.dim() == 1 else int((~labels.isnan()).sum())
+    return float(summed_loss(logits[chosen], labels)) / count if count else math.nan
 
 
 def count_correct(logits: Tensor, y: Tensor, mask: Tensor) -> Counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,7 +47,7 @@ class _Metrics:
 
 
 class _TensorBoard:
-    """Scalars `loss/train`, `metric/{train,val,test}`, `time/epoch_s`, `history/age`."""
+    """Scalars `loss/{train,val}`, `metric/{train,val,test}`, `time/epoch_s`, `history/age`."""
 
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -61,6 +62,7 @@ class _TensorBoard:
         if epoch.scores is not None:
             for name in ("train", "val", "test"):
                 add(f"metric/{name}", getattr(epoch.scores, name), epoch.number)
+            add("loss/val", epoch.scores.val_loss, epoch.number)
 
     def close(self) -> None:
         self.writer.close()
@@ -96,7 +98,7 @@ class _Bar:
 
     def epoch(self, epoch: Epoch) -> None:
         state = f"loss {epoch.step.loss:.4f}"
-        if epoch.best_val == epoch.best_val and epoch.best_val > float("-inf"):
+        if not math.isnan(epoch.best_val):
             state += f"  best validation {epoch.best_val:.4f}"
         self.progress.update(self.task, advance=1, state=state)
 

@@ -40,8 +40,9 @@ KEYS = {
 class Scripted:
     """A trainer whose validation scores are given; its parameter holds the number of steps taken."""
 
-    def __init__(self, scores, *, ages=(0, 1, 2), shares=(0.0, 0.5, 0.25), warmup=1):
+    def __init__(self, scores, *, losses=None, ages=(0, 1, 2), shares=(0.0, 0.5, 0.25), warmup=1):
         self.scores, self.ages, self.shares = scores, ages, shares
+        self.losses = losses or {epoch: 1 - score for epoch, score in scores.items()}
         self.step = 0
         self.recorder = Recorder()
         self.evaluated = []
@@ -63,14 +64,14 @@ class Scripted:
         self.evaluated.append(self.step)
         self.recorder.count_bytes("evaluation", 1, 1)
         val = self.scores[self.step]
-        return Scores(0.1, val, val / 2, 0.125)
+        return Scores(0.1, val, val / 2, self.losses[self.step], 0.125)
 
     def state(self):
         return {"decoder.bias": self.value}
 
 
-def run(scores, **train):
-    trainer = Scripted(scores if isinstance(scores, dict) else dict(enumerate(scores, 1)))
+def run(scores, losses=None, **train):
+    trainer = Scripted(scores if isinstance(scores, dict) else dict(enumerate(scores, 1)), losses=losses)
     epochs = []
     config = make_config(train=TrainConfig(**train))
     return train_loop(trainer, config, epochs.append), trainer, epochs
@@ -102,6 +103,17 @@ def test_it_stops_when_patience_has_run_out():
     outcome, trainer, epochs = run([0.5, 0.4, 0.3, 0.9, 0.9], num_epochs=5, eval_every=1, patience=2)
     assert trainer.step == 3 and len(epochs) == 3
     assert outcome.summary["num_epochs"] == 3 and outcome.summary["best_epoch"] == 1
+
+
+def test_the_lowest_validation_loss_can_choose_the_epoch():
+    losses = {1: 0.9, 2: 0.8, 3: 0.5, 4: 0.6, 5: 0.7, 6: 0.1}
+    outcome, _, epochs = run(
+        [0.1, 0.6, 0.3, 0.6, 0.2, 0.1], losses, num_epochs=6, eval_every=1, select="loss", patience=2
+    )
+    summary = outcome.summary
+    assert (summary["best_epoch"], summary["val_accuracy"], summary["num_epochs"]) == (3, 0.3, 5)
+    assert outcome.best_state["decoder.bias"].item() == 3.0
+    assert epochs[-1].best_val == 0.3  # the metric of the epoch that was chosen
 
 
 def test_without_validation_vertices_the_latest_epoch_is_the_best_and_nothing_stops():
@@ -136,7 +148,7 @@ def test_rows_of_metrics_have_scores_where_evaluated():
     rows = [epoch.to_json() for epoch in epochs]
     always = {"epoch", "train_loss", "epoch_time_s", "history_age", "history_read_share"}
     assert rows[0].keys() == always
-    assert rows[1].keys() == always | {"metric", "train_metric", "val_metric", "test_metric"}
+    assert rows[1].keys() == always | {"metric", "train_metric", "val_metric", "test_metric", "val_loss"}
     assert rows[1]["epoch"] == 2 and rows[1]["train_loss"] == 0.5 and rows[1]["val_metric"] == 0.4
 
 

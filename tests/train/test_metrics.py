@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from gnnpar.errors import InputError
-from gnnpar.train.metrics import Counts, count_correct, roc_auc, score
+from gnnpar.train.metrics import Counts, count_correct, mean_loss, roc_auc, score
 
 
 def random(*shape, seed=0):
@@ -79,3 +79,20 @@ def test_refusals():
         score(logits, y, mask, "rocauc")
     with pytest.raises(InputError, match="unknown 'f1'"):
         score(logits, y, mask, "f1")
+
+
+def test_loss_is_a_mean_over_the_labelled_vertices_of_the_mask():
+    logits, y = random(40, 4), torch.arange(40) % 4
+    y[::5] = -1
+    mask = torch.arange(40) % 3 == 0
+    chosen = mask & (y >= 0)
+    expected = -logits.log_softmax(1)[chosen, y[chosen]].mean()
+    assert mean_loss(logits, y, mask) == pytest.approx(float(expected), rel=1e-6)
+    assert math.isnan(mean_loss(logits, y, torch.zeros(40, dtype=torch.bool)))
+
+
+def test_multi_label_loss_counts_known_entries():
+    logits = torch.tensor([[1.0, -1.0], [2.0, 3.0]])
+    y = torch.tensor([[1.0, 1.0], [math.nan, 0.0]])
+    expected = sum(math.log1p(math.exp(x)) for x in (-1.0, 1.0, 3.0)) / 3
+    assert mean_loss(logits, y, torch.ones(2, dtype=torch.bool)) == pytest.approx(expected, rel=1e-6)

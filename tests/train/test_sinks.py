@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 def epoch(number, val=None):
-    scores = None if val is None else Scores(0.9, val, 0.7, 0.01)
+    scores = None if val is None else Scores(0.9, val, 0.7, -math.log(val), 0.01)
     return Epoch(number, StepResult(1 / number, 1, 0.25, 0.5), scores, math.nan if val is None else val)
 
 
@@ -53,6 +53,7 @@ def test_metrics_are_one_object_a_line_written_at_once(tmp_path):
         "train_metric": 0.9,
         "val_metric": 0.5,
         "test_metric": 0.7,
+        "val_loss": -math.log(0.5),
     }
 
 
@@ -77,8 +78,10 @@ def test_tensorboard_gets_the_scalars(tmp_path):
     values = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     assert values["loss/train"] == [(1, 1.0), (2, 0.5)]
     assert values["metric/val"] == [(2, 0.5)]
+    assert values["loss/val"] == [(2, pytest.approx(math.log(2)))]
     assert values.keys() == {
         "loss/train",
+        "loss/val",
         "time/epoch_s",
         "history/age",
         "metric/train",
