@@ -77,8 +77,9 @@ class Evaluator:
                 for mask in (graph.train_mask, graph.val_mask, graph.test_mask)
             ]
             scores.append(mean_loss(logits, graph.y, graph.val_mask))
-        shared = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
-        return Scores(*shared, time.perf_counter() - start, self.metric)
+        scores = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
+        train, val, test, val_loss = scores
+        return Scores(train, val, test, val_loss, time.perf_counter() - start, self.metric)
 
     def logits(self, reads: Reads) -> Tensor | None:
         """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""
