@@ -30,6 +30,15 @@ class CutStore:
         self.tail: tuple[int, ...] = ()
         self._buffer: Tensor | None = None
 
+    def in_room(self, room: Tensor) -> CutStore | None:
+        """A store of one copy of this cut in `room` `[N, K]`, which lies idle; None if it does not fit."""
+        known = self._buffer is not None and self._buffer.dtype == room.dtype
+        if not known or room.shape != (self.num_rows, math.prod(self.tail)):
+            return None
+        store = CutStore(self.num_rows, 1)
+        store.tail, store._buffer = self.tail, room
+        return store
+
     @property
     def buffer(self) -> Tensor:
         """`[copies · N, K]`. Raises `RunError` before the first write: unwritten history is not zero."""

@@ -27,6 +27,10 @@ class Aggregation(Protocol):
 
     cut: CutStore
 
+    @property
+    def idle(self) -> Tensor | None:
+        """`[N, K]` that holds nothing between steps, if there is such a buffer."""
+
     def over(self, cut: CutStore, scales: PullScales | None) -> Aggregation:
         """The same operator over another cut, for evaluation between steps: the histories stay.
 
@@ -71,6 +75,10 @@ class PullAggregation:
         """`[N, K]`: Z where a chunk has run forward, then r ⊙ D where it has run backward."""
         if self._z is None:
             self._z = self.cut.new_copy()
+        return self._z
+
+    @property
+    def idle(self) -> Tensor | None:
         return self._z
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PullAggregation:
@@ -185,6 +193,10 @@ class PushAggregation:
         if self._gradient is None:
             self._gradient = self.cut.new_copy().zero_()
         return self._gradient
+
+    @property
+    def idle(self) -> Tensor | None:
+        return None
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PushAggregation:
         return PushAggregation(cut, self.layer, self._gradient)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Transport
 from gnnpar.history import CutStore, Reads
-from gnnpar.runtime import Executor, Payload, Slot, pull_scales
+from gnnpar.runtime import Aggregation, Executor, Payload, Slot, pull_scales
 from gnnpar.schedule import Schedule
 from gnnpar.train.metrics import mean_loss, score
 
@@ -39,7 +40,8 @@ class Scores:
 class Evaluator:
     """Runs the whole graph through all stages, each on its rank (the first replica's, if there are several).
 
-    Memory: two buffers `[N, K]` and the payloads of all chunks.
+    Memory: the payloads of all chunks; cuts use buffers that are idle between steps, and only where there are
+    none two buffers `[N, K]` of their own.
     """
 
     def __init__(
@@ -101,11 +103,19 @@ class Evaluator:
 
     def _stage(self, number: int, payloads: dict[Chunk, Payload], reads: Reads) -> dict[Chunk, Payload]:
         stage = self.executor.stages[0, number]
-        rows = self.chunked.graph.num_nodes
-        cuts = CutStore(rows, 1), CutStore(rows, 1)  # layers use them in turn
-        pairs = zip(stage.aggregations, self.scales[number], strict=True)
-        aggregations = [one.over(cuts[place % 2], scales) for place, (one, scales) in enumerate(pairs)]
+        pairs = zip(stage.aggregations, self._cuts(stage.aggregations), self.scales[number], strict=True)
+        aggregations = [one.over(cut, scales) for one, cut, scales in pairs]
         return stage.evaluate(reads.slots[0], payloads, reads, aggregations)
+
+    def _cuts(self, aggregations: Sequence[Aggregation]) -> list[CutStore]:
+        """Where each aggregation's cut goes: not where its Z goes, nor the cut or the Z of the one before."""
+        rows, count = self.chunked.graph.num_nodes, len(aggregations)
+        spare = CutStore(rows, 1), CutStore(rows, 1)
+        cuts = []
+        for place, one in enumerate(aggregations):
+            room = aggregations[(place + 1) % count].idle if count > 2 else None
+            cuts.append((None if room is None else one.cut.in_room(room)) or spare[place % 2])
+        return cuts
 
     def _receive(self, number: int, peer: int, slot: Slot) -> dict[Chunk, Payload]:
         specs = self.executor.stages[0, number].receives

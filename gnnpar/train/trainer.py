@@ -27,6 +27,7 @@ from gnnpar.runtime import Executor, Stage, build_stage, needs_two_copies
 from gnnpar.schedule import lower, whole
 from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Evaluator, Scores
+from gnnpar.train.memory import release_freed_memory
 from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
 from gnnpar.train.order import build_schedule
 
@@ -77,6 +78,7 @@ class Trainer:
         self.num_parameters = sum(p.numel() for p in model.parameters())
         self.schedule = build_schedule(config)
         self.split = plan_stages(model, self.chunked, config, context, self.schedule.num_stages)
+        release_freed_memory()
         self.policy = HistoryPolicy.of(config)
         copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
         trained = self.chunked.isolated if config.batch.kind == "clusters" else self.chunked

@@ -9,6 +9,7 @@ from runtime.cases import make_config, make_trainer
 from support.graphs import tiny_graph
 
 from gnnpar.config.schema import TrainConfig
+from gnnpar.train.job import make_model
 from gnnpar.train.metrics import score
 
 
@@ -50,9 +51,8 @@ def test_an_empty_mask_has_no_score():
     assert math.isnan(scores.val) and not math.isnan(scores.test)
 
 
-def test_evaluation_needs_two_buffers_a_width_whatever_the_depth():
-    trainer = make_trainer(make_config({"num_layers": 9}))
-    trainer.train_step()
+def aggregations_of_an_evaluation(trainer):
+    """Those that an evaluation ran, and the stage's own."""
     stage = trainer.executor.stages[0, 0]
     seen = []
     evaluate = stage.evaluate
@@ -61,6 +61,50 @@ def test_evaluation_needs_two_buffers_a_width_whatever_the_depth():
     )
     trainer.evaluate()
     (over,) = seen
+    assert all(a.cut is not b.cut for a, b in zip(over, stage.aggregations, strict=True))
+    return over, stage.aggregations
+
+
+def test_evaluation_needs_no_memory_for_cuts_where_buffers_lie_idle():
+    trainer = make_trainer(make_config({"num_layers": 9}))
+    trainer.train_step()
+    over, own = aggregations_of_an_evaluation(trainer)
+    idle = {a.z.data_ptr() for a in own}
+    assert {a.cut.buffer.data_ptr() for a in over} == idle
+    for one, two in pairwise(over):
+        assert two.cut.buffer.data_ptr() not in (one.cut.buffer.data_ptr(), one.z.data_ptr())
+        assert two.cut.buffer.data_ptr() != two.z.data_ptr()
+
+
+@pytest.mark.parametrize("model", [{"num_layers": 2}, {"name": "gat", "num_layers": 9}])
+def test_evaluation_needs_two_buffers_whatever_the_depth_where_none_lie_idle(model):
+    trainer = make_trainer(make_config(model))
+    trainer.train_step()
+    over, _ = aggregations_of_an_evaluation(trainer)
     assert len({id(a.cut) for a in over}) == 2
     assert all(one.cut is not two.cut for one, two in pairwise(over))
-    assert all(a.cut is not b.cut for a, b in zip(over, stage.aggregations, strict=True))
+
+
+@pytest.mark.parametrize("name", ["gcn", "gcnii", "sage", "gat"])
+@pytest.mark.parametrize("num_layers", [1, 2, 3, 5])
+def test_logits_are_the_models_and_the_next_steps_do_not_see_the_evaluation(name, num_layers):
+    model = {"name": name, "num_layers": num_layers}
+    train = TrainConfig(lr=0.05)
+    plain, evaluated = (make_trainer(make_config(model, dtype="float64", train=train)) for _ in range(2))
+    for _ in range(3):
+        plain.train_step()
+        evaluated.train_step()
+        logits = evaluated.evaluator.logits(evaluated.whole_planner.exact)
+        whole = make_model_of(evaluated)
+        torch.testing.assert_close(logits, whole, rtol=1e-10, atol=1e-10)
+    for name, value in plain.parameters().items():
+        assert torch.equal(value, evaluated.parameters()[name])
+
+
+def make_model_of(trainer):
+    """Logits of a plain full-batch model with the trainer's parameters."""
+    config, graph = trainer.config, trainer.chunked.graph
+    model = make_model(config, graph).to(torch.float64).eval()
+    model.load_state_dict(trainer.state())
+    with torch.no_grad():
+        return model(graph)
