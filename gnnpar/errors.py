@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = ["Faults", "GnnparError", "InputError", "RunError"]
 
@@ -59,6 +60,14 @@ class Faults:
 
     def extend(self, faults: Iterable[str]) -> None:
         self._faults.extend(faults)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Takes up the faults of an `InputError` raised inside instead of letting it through."""
+        try:
+            yield
+        except InputError as error:
+            self.extend(f"{error.title}: {fault}" for fault in error.faults)
 
     def __bool__(self) -> bool:
         return bool(self._faults)

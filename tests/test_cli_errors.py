@@ -290,17 +290,26 @@ def test_a_fetched_dataset_is_found_without_a_path(capsys, place):
     assert code == 0, capsys.readouterr().err
 
 
-def test_a_partition_of_another_graph(place, capsys):
-    from gnnpar.data import load
-    from gnnpar.errors import InputError
-    from gnnpar.partition import load_partition
-
+def test_a_partition_of_another_graph(fails, capsys):
     write()
     command = ["partition", "dataset=npz", "dataset.path=graph.npz", "batch.num_chunks=3", "out=parts.npz"]
     assert main(command) == 0, capsys.readouterr().err
-    write(**changed("edge_index", slice(None), 0))
-    with pytest.raises(InputError, match="partition this graph again"):
-        load_partition(Path("parts.npz"), load("npz", path="graph.npz"))
+    capsys.readouterr()
+    keys = "partition.path=parts.npz", "batch.num_chunks=3", "train.metric=rocauc"
+    text = fails(*write(**changed("edge_index", slice(None), 0)), *keys)
+    assert "partition: made for graph" in text and "partition this graph again" in text
+    assert "train.metric: rocauc needs two classes" in text  # with all other faults
+
+
+def test_a_partition_of_another_size_or_none_at_all(fails, capsys):
+    command = ["partition", "dataset=npz", "dataset.path=graph.npz", "batch.num_chunks=3", "out=parts.npz"]
+    write()
+    assert main(command) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    text = fails(*write(), "partition.path=parts.npz", "batch.num_chunks=4")
+    assert "parts.npz has 3 parts" in text and "use batch.num_chunks=3" in text
+    text = fails(*write(), "partition.path=nowhere.npz", "batch.num_chunks=3")
+    assert "nowhere.npz: no such file" in text and "gnnpar partition" in text
 
 
 def test_a_run_directory_that_is_in_use(fails, place):

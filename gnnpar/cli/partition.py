@@ -15,7 +15,8 @@ USAGE = """usage: gnnpar partition [KEY=VALUE …] [out=FILE] [format=table|json
 
 Cuts the graph that `dataset=…` names into `batch.num_chunks` parts as `partition.*` says, and prints vertex,
 edge, cost and training-vertex balance (max ÷ mean), cut edges, halo and replication factor. The result is
-cached, so that `gnnpar train` with the same keys finds it.
+cached, so that `gnnpar train` with the same keys finds it; one written to `out` is used by
+`gnnpar train … partition.path=FILE`.
 
   gnnpar partition dataset=digits batch.num_chunks=16 out=parts.npz
   gnnpar partition dataset=npz dataset.path=FILE batch.num_chunks=16 partition.method=ldg format=json

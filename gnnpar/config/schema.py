@@ -187,6 +187,8 @@ class PartitionConfig(Section):
 
     section: ClassVar[str] = "partition"
 
+    path: str | None = None
+    """File that `gnnpar partition … out=FILE` wrote of this graph; null: cut it as the keys below say."""
     method: Literal["metis", "random", "range", "ldg", "fennel", "mtkahypar", "kahip"] = "metis"
     """Partitioner. `mtkahypar` and `kahip` need the extra `partition`."""
     seed: NaturalInt = 0

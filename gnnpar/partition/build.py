@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from gnnpar.config import PartitionConfig
-from gnnpar.errors import Faults
+from gnnpar.errors import Faults, InputError
 from gnnpar.graph.graph import Graph
 from gnnpar.partition import files
 from gnnpar.partition.child import External
@@ -103,7 +103,17 @@ def partition_graph(
 def partition_from_config(
     graph: Graph, config: PartitionConfig, num_parts: int, *, cache_dir: Path | None = None
 ) -> Partition:
-    """`partition_graph` as a run's config says. A vertex costs `cost_vertex + cost_edge · in-degree`."""
+    """`partition_graph` as a run's config says. A vertex costs `cost_vertex + cost_edge · in-degree`.
+
+    Raises:
+        InputError: `config.path` cannot be read, is of another graph, or has not `num_parts` parts.
+    """
+    if config.path is not None:
+        partition = files.load_partition(Path(config.path), graph)
+        if partition.num_parts != num_parts:
+            have = f"{config.path} has {partition.num_parts} parts, batch.num_chunks is {num_parts}"
+            raise InputError("partition.path", [f"{have}; use batch.num_chunks={partition.num_parts}"])
+        return partition
     return partition_graph(
         graph,
         num_parts,

@@ -25,7 +25,7 @@ from gnnpar.dist.launched import Membership, under_launcher
 from gnnpar.errors import Faults, InputError
 from gnnpar.graph import Graph, validate
 from gnnpar.model import LayerStack
-from gnnpar.partition import degree_cost, partition_from_config, report
+from gnnpar.partition import Partition, degree_cost, partition_from_config, report
 from gnnpar.plan import stage_faults
 from gnnpar.train.job import Job, make_model, pickle_model, run_rank
 from gnnpar.train.order import build_schedule, schedule_faults
@@ -130,10 +130,8 @@ def fit(
 def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> ChunkedGraph:
     """Check everything that can be checked without a process, and cut the graph. Writes nothing."""
     faults = Faults(f"run on {graph.name}")
-    try:
+    with faults.collected():
         check_device(config.device)
-    except InputError as error:
-        faults.extend(f"{error.title}: {fault}" for fault in error.faults)
     faults.extend(validate(graph))
     if config.batch.num_chunks > graph.num_nodes:
         faults.add(
@@ -155,6 +153,9 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     if not of_schedule:
         faults.extend(stage_faults(config, network, build_schedule(config).num_stages))
     faults.extend(network.check(graph))
+    if config.partition.path is not None:
+        with faults.collected():
+            _cut(config, graph)
     faults.raise_if_any()
     if graph.multi_label and bool((graph.y.sum(1) == 1).all()):
         logger.warning(
@@ -162,11 +163,15 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
             "itself; for classes, give y.argmax(1)",
             graph.name,
         )
-    cache = data_home() / "partitions"
-    partition = partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
+    partition = _cut(config, graph)
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
     logger.info("%s", report(graph, partition, cost).summary())
     return ChunkedGraph.build(graph, partition)
+
+
+def _cut(config: RunConfig, graph: Graph) -> Partition:
+    cache = data_home() / "partitions"
+    return partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
 
 
 def start(

@@ -35,9 +35,6 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, help="at most, in place of each case's own number")
-    parser.add_argument(
-        "--patience", type=int, default=100, help="epochs without a better validation accuracy"
-    )
     parser.add_argument("--budget-minutes", type=float, help="start no run after so many")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("results/runs/accuracy"))
@@ -50,7 +47,7 @@ def main() -> None:
         parser.error("set GNNPAR_TEST_DATA to the folder of the graphs")
     os.environ.update(ALLOCATOR, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
     data = Path(os.environ["GNNPAR_TEST_DATA"]).absolute()
-    runs = list_runs(args.cases, args.seeds, data, args.epochs, args.patience)
+    runs = list_runs(args.cases, args.seeds, data, args.epochs)
     if args.estimate:
         _estimate(runs, args.processes)
         return
@@ -59,7 +56,7 @@ def main() -> None:
     files = [(run, run.file(args.runs)) for run in runs]
     finished = [(run, json.loads(file.read_text())) for run, file in files if file.exists()]
     parts = [
-        notes(args.cases, args.seeds, args.epochs, args.patience),
+        notes(args.cases, args.seeds, args.epochs),
         accuracy_table(finished, args.cases, len(args.seeds)),
         detail_table(finished, args.cases, len(args.seeds)),
         *([f"Incomplete: {late} of {len(runs)} runs did not fit into the budget."] if late else []),
