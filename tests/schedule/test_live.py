@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 from oracle.driver import Case, mismatches, run_reference, run_trainer
-from support.live import clusters_of, config_of, copied, differences, pubmed, serial_steps
+from support.live import clusters_of, config_of, differences, pubmed, record_steps, serial_steps
 
 from gnnpar.config.schema import BatchConfig, ParallelConfig, RunConfig, ScheduleConfig, TrainConfig
 from gnnpar.errors import InputError
@@ -42,14 +42,7 @@ def run_families(context, configs, chunked):
     found = {}
     for config in configs:
         trainer = Trainer(make_model(config, chunked.graph), chunked, config, context)
-        steps = []
-        for _ in range(STEPS):
-            loss = trainer.train_step().loss
-            replicas = [
-                (update, {name: p.grad.clone() for name, p in named.items()}, copied(named))
-                for update, named in named_parameters(trainer)
-            ]
-            steps.append((loss, replicas))
+        steps = record_steps(trainer, STEPS)
         logits = trainer.evaluator.logits(trainer.whole_planner.exact)
         found[config.schedule.name] = steps, logits, trainer.evaluate()
         context.barrier("before the next family")
@@ -63,12 +56,6 @@ def evaluated(ranks):
     model.load_state_dict(serial(ranks)[-1].parameters, strict=False)
     with torch.no_grad():
         return model(graph)
-
-
-def named_parameters(trainer):
-    """(replica, stage), parameters by global name."""
-    pairs = zip(trainer.executor.stages, trainer._updates, strict=True)
-    return [(key, update.named) for key, update in pairs]
 
 
 @pytest.fixture(scope="module")

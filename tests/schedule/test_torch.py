@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import torch
 from support.graphs import tiny_graph
-from support.live import config_of, differences, gradients_of, serial_steps
+from support.live import config_of, differences, serial_steps, train_all
 from torch import nn
 from torch.nn import functional as F
 
@@ -154,6 +154,14 @@ def block_adjacency(graph, size):
     return torch.cat([full[start : start + size, start : start + size] for start in starts])
 
 
+def our_gradients(context, configs, chunked):
+    """For the pool: (loss, gradients by global name) of this rank's stages, for each configuration."""
+    return [
+        (loss, {name: g for _, gradients, _ in held for name, g in gradients.items()})
+        for ((loss, held),) in train_all(context, configs, chunked, 1)
+    ]
+
+
 def torch_gradients(context, entries, ranks, chunked):
     """For the pool: (sum of losses, gradients by global name) of this rank's stages, for each entry."""
     from torch.distributed.pipelining import PipelineStage
@@ -201,7 +209,7 @@ def live(pool):
     def all_of(ranks):
         chunked = equal_clusters(LIVE_COUNTS[ranks])
         configs = [live_config(name, ranks, options) for name, _, _, options in SHARED]
-        ours = pool.run(gradients_of, ranks, configs, chunked, timeout_s=120)
+        ours = pool.run(our_gradients, ranks, configs, chunked, timeout_s=120)
         torchs = pool.run(torch_gradients, ranks, SHARED, ranks, chunked, timeout_s=120)
         return [whole_model(ours), whole_model(torchs)]
 

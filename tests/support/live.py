@@ -31,11 +31,11 @@ __all__ = [
     "SerialStep",
     "clusters_of",
     "config_of",
-    "copied",
     "differences",
-    "gradients_of",
     "pubmed",
+    "record_steps",
     "serial_steps",
+    "train_all",
 ]
 
 LAYERS = 8
@@ -119,19 +119,31 @@ def serial_steps(config, chunked, steps):
     return found
 
 
-def copied(named):
-    return {name: p.detach().clone() for name, p in named.items()}
+def record_steps(trainer, steps):
+    """Of every step (loss, [((replica, stage), gradients, parameters) of this rank's stages])."""
+    found = []
+    for _ in range(steps):
+        loss = trainer.train_step().loss
+        held = []
+        for key, update in zip(trainer.executor.stages, trainer._updates, strict=True):
+            gradients = {name: p.grad.clone() for name, p in update.named.items()}
+            held.append((key, gradients, copied(update.named)))
+        found.append((loss, held))
+    return found
 
 
-def gradients_of(context, configs, chunked):
-    """For the pool: (loss, gradients of this rank's stages) of the first step of each configuration."""
+def train_all(context, configs, chunked, steps):
+    """For the pool: `record_steps` of each configuration."""
     found = []
     for config in configs:
         trainer = Trainer(make_model(config, chunked.graph), chunked, config, context)
-        loss = trainer.train_step().loss
-        found.append((loss, copied(trainer.gradients())))
+        found.append(record_steps(trainer, steps))
         context.barrier("before the next configuration")
     return found
+
+
+def copied(named):
+    return {name: p.detach().clone() for name, p in named.items()}
 
 
 def differences(found, wanted):
