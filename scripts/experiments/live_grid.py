@@ -34,21 +34,22 @@ TOLERANCE = 1e-10
 CLUSTER_STEPS, CHUNK_STEPS = 2, 4
 
 NOTES = """\
-{graph}, float64, a network of eight ResGCN+ layers of width 8 with layer norm and dropout 0.3, gloo, S processes
-of one thread. Each cell is the largest error of a step: |Δloss| relative to the loss, or |Δ| of an element of a
-gradient relative to the largest element, whichever is larger. A dash: the family is not defined for these
-numbers, or its stages branch, which those of a chain of layers do not. At most 1e-10 is wanted.
+{graph}, float64, a network of eight ResGCN+ layers of width 8 with layer norm
+and dropout 0.3, gloo, S processes of one thread. Each cell is the largest error of a step: |Δloss| relative to
+the loss, or |Δ| of an element of a gradient relative to the largest element, whichever is larger. A dash: the
+family is not defined for these numbers, or its stages branch, which those of a chain of layers do not. At most
+1e-10 is wanted.
 """
 ON_CLUSTERS = """\
-Independent micro-batches (`batch.kind=clusters`), two steps of Adam, against autograd over all clusters at once
-in one process. Where a family holds two replicas, the copies of every parameter are equal to the bit after every
-step.
+Independent micro-batches (`batch.kind=clusters`), two steps of Adam, against autograd over all clusters at
+once in one process. Where a family holds two replicas, the copies of every parameter are equal to the bit
+after every step.
 """
 ON_CHUNKS = """\
-Chunks that read each other and histories (`history.mode={mode}`), the first step exact, the chunks' order drawn
-anew each step, four steps of SGD, against the same chunks in one process in the order of `gpipe`. γ = 1 needs
-backwards in reverse order; γ = 0 allows every family that takes chunks in order on every stage. The others are
-refused.
+Chunks that read each other and histories (`history.mode={mode}`), the first step exact, the order of the
+chunks drawn anew each step, four steps of SGD, against the same chunks in one process in the order of `gpipe`.
+γ = 1 needs backwards in reverse order; γ = 0 allows every family that takes chunks in order on every stage.
+The others are refused.
 """
 
 
@@ -167,9 +168,8 @@ def main() -> None:
         pool.close()
     worst = max(everything, key=lambda case: everything[case])
     holds = "All hold" if everything[worst] <= TOLERANCE else "NOT all hold"
-    parts.append(
-        f"{holds}: {len(everything)} runs, the largest error is {everything[worst]:.1e}, of {worst}."
-    )
+    size, name = f"{everything[worst]:.1e}", f"{worst.name}, S={worst.ranks}, M={worst.micro_batches}"
+    parts.append(f"{holds}: {len(everything)} runs, the largest error is {size}, of {name}.")
     parts.append(machine())
     save(args.out, "Every family live against one process", parts)
     raise SystemExit(everything[worst] > TOLERANCE)
