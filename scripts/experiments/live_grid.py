@@ -35,10 +35,10 @@ CLUSTER_STEPS, CHUNK_STEPS = 2, 4
 
 NOTES = """\
 {graph}, float64, a network of eight ResGCN+ layers of width 8 with layer norm
-and dropout 0.3, gloo, S processes of one thread. Each cell is the largest error of a step: |Δloss| relative to
-the loss, or |Δ| of an element of a gradient relative to the largest element, whichever is larger. A dash: the
-family is not defined for these numbers, or its stages branch, which those of a chain of layers do not. At most
-1e-10 is wanted.
+and dropout 0.3, gloo, S processes of one thread. Each cell is the largest error of a step: |Δloss| relative
+to the loss, or |Δ| of a gradient's element relative to the largest one, whichever is larger. A dash: the
+family is not defined for these numbers, or its stages branch, which those of a chain of layers do not. At
+most 1e-10 is wanted.
 """
 ON_CLUSTERS = """\
 Independent micro-batches (`batch.kind=clusters`), two steps of Adam, against autograd over all clusters at
@@ -47,9 +47,9 @@ after every step.
 """
 ON_CHUNKS = """\
 Chunks that read each other and histories (`history.mode={mode}`), the first step exact, the order of the
-chunks drawn anew each step, four steps of SGD, against the same chunks in one process in the order of `gpipe`.
-γ = 1 needs backwards in reverse order; γ = 0 allows every family that takes chunks in order on every stage.
-The others are refused.
+chunks drawn anew each step, four steps of SGD, against the same chunks in one process in the order of
+`gpipe`. γ = 1 needs backwards in reverse order; γ = 0 allows every family that takes chunks in order on
+every stage. The others are refused.
 """
 
 
