@@ -8,7 +8,7 @@ from gnnpar.config.suggest import nearest
 from gnnpar.errors import Faults
 from gnnpar.schedule import Costs
 
-__all__ = ["COSTS_USAGE", "split_costs", "whole", "words"]
+__all__ = ["COSTS_USAGE", "COST_KEYS", "split_costs", "whole", "words"]
 
 COSTS_USAGE = """\
   costs.F costs.I costs.W costs.B   duration of a forward, of a backward's halves, of a whole one (I + W)
@@ -18,6 +18,7 @@ COSTS_USAGE = """\
 """
 
 KEYS = tuple(field.name for field in fields(Costs) if field.name != "links")
+COST_KEYS = tuple(f"costs.{name}" for name in KEYS)
 
 
 def split_costs(argv: list[str], faults: Faults) -> tuple[Costs, list[str]]:

@@ -68,7 +68,13 @@ def main(argv: Sequence[str]) -> int:
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has had enough, as `| head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        code = 1
+    sys.exit(code)
 
 
 def _command(name: str) -> Callable[[list[str]], int]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from shutil import get_terminal_size
 
-from gnnpar.cli.costs import COSTS_USAGE, split_costs, whole, words
+from gnnpar.cli.costs import COST_KEYS, COSTS_USAGE, split_costs, whole, words
 from gnnpar.cli.options import split_options, wants_help
 from gnnpar.cli.table import print_pairs, print_rows
 from gnnpar.config.suggest import nearest
@@ -105,20 +105,26 @@ def _schedule(options: dict[str, str], more: dict[str, str], faults: Faults) -> 
             faults.raise_if_any()
             return Schedule.from_text(Path(name).read_text(encoding="utf-8")), ""
         faults.add(f"schedule: there is no family and no file {name!r}{nearest(name, FAMILIES)}")
-    counts = [whole(key, options[key] or "nothing", faults) for key in ("stages", "micro_batches")]
-    family = FAMILIES.get(name, FAMILIES["gpipe"])
-    settings = {} if faults else _settings(family, more, faults)
+    counts = []
+    for key in ("stages", "micro_batches"):
+        if options[key]:
+            counts.append(whole(key, options[key], faults))
+        else:
+            faults.add(f"{key}: is missing")
+    if name not in FAMILIES:
+        faults.raise_if_any()
+    family = FAMILIES[name]
+    settings = _settings(family, more, faults)
     faults.raise_if_any()
-    return family(
-        counts[0], counts[1], **settings
-    ), family.matching if family.matching != "asynchronous" else ""
+    schedule = family(counts[0], counts[1], **settings)
+    return schedule, "" if family.matching == "asynchronous" else family.matching
 
 
 def _settings(family: Family, more: dict[str, str], faults: Faults) -> dict[str, object]:
     settings: dict[str, object] = {}
     for key, text in more.items():
         if key not in family.options:
-            known = [*CHOICES, *AXES, *family.options]
+            known = [*CHOICES, *AXES, *COST_KEYS, *family.options]
             faults.add(f"{key}: unknown to schedule {family.name}{nearest(key, known)}")
         elif key == "edges":
             pairs = [word.partition(">") for word in words(text)]
@@ -128,11 +134,14 @@ def _settings(family: Family, more: dict[str, str], faults: Faults) -> dict[str,
                 faults.add(f"edges: must be pairs of stages like 0>1,1>2, got {text!r}")
         else:
             numbers = words(text)
+            several = text.startswith("[") or len(numbers) > 1
             if not numbers or not all(number.isdecimal() for number in numbers):
                 faults.add(f"{key}: must be a whole number, got {text!r}")
+            elif several and not family.takes_several(key):
+                faults.add(f"{key}: must be one whole number, got {text!r}")
             else:
                 values = list(map(int, numbers))
-                settings[key] = values[0] if len(values) == 1 and not text.startswith("[") else values
+                settings[key] = values if several else values[0]
     return settings
 
 
@@ -181,7 +190,8 @@ def _show(result: SimulationResult) -> None:
 
 def _write(result: SimulationResult, options: dict[str, str]) -> None:
     schedule = result.schedule
-    title = f"{schedule.name}, {schedule.num_ranks} ranks, {schedule.num_micro_batches} micro-batches"
+    counts = f"{schedule.num_ranks} ranks, {schedule.num_micro_batches} micro-batches"
+    title = f"{schedule.name}, {counts}, makespan {result.makespan:g}"
     writers = {
         "svg": lambda: svg(result.timeline, title=title),
         "trace": lambda: chrome(result.timeline, unit_us=1000.0, name=title),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from gnnpar.cli.costs import COSTS_USAGE, split_costs, whole
+from gnnpar.cli.costs import COST_KEYS, COSTS_USAGE, split_costs, whole
 from gnnpar.cli.options import split_options, wants_help
 from gnnpar.cli.table import print_json, print_rows
 from gnnpar.config.resources import resource_dir
+from gnnpar.config.suggest import nearest
 from gnnpar.errors import Faults, InputError
 from gnnpar.schedule import Costs, Schedule, check, lower, simulate
 from gnnpar.schedule.families import FAMILIES, Family
@@ -18,7 +19,7 @@ USAGE = f"""usage: gnnpar systems [stages=4] [micro_batches=16] [KEY=VALUE …] 
 
 Simulates every schedule family on `stages` ranks: bubble; peak of activations, in what one micro-batch keeps
 on 1/stages of the layers; copies of the weights; messages in a step; and whether vertex chunks with history
-may run in its order. On independent micro-batches every family is exact.
+may run in its order (any, or only with history.gamma=0). On clusters, which are independent, all are exact.
 
 {COSTS_USAGE}  overlap=serial|full               parts of an overlapped pair: one after the other, or together
 """
@@ -31,9 +32,9 @@ PRESETS = {
 }
 
 RELATED = {
-    "ampnet": "asynchronous, updates without a flush: a policy for weights, not an order",
-    "wpipe": "asynchronous 1F1B with two groups of weights (as 2BW, double-grouped): a policy for weights",
-    "pipefisher": "fills the bubble of gpipe, one_f_one_b or chimera with second-order work",
+    "ampnet": "not here: asynchronous, stages update as gradients arrive; a policy for weights",
+    "wpipe": "not here: asynchronous 1F1B over two groups of weights (a grouped 2BW); a policy for weights",
+    "pipefisher": "not here: fills the bubble of gpipe, one_f_one_b or chimera with K-FAC's work",
 }
 
 
@@ -59,7 +60,8 @@ def main(argv: list[str]) -> int:
     options, rest = split_options(argv, CHOICES)
     faults = Faults("gnnpar systems")
     costs, rest = split_costs(rest, faults)
-    faults.extend(f"{argument.partition('=')[0]}: unknown" for argument in rest)
+    for key in (argument.partition("=")[0] for argument in rest):
+        faults.add(f"{key}: unknown{nearest(key, [*CHOICES, *COST_KEYS])}")
     stages = whole("stages", options["stages"] or "4", faults)
     batches = whole("micro_batches", options["micro_batches"] or "16", faults)
     faults.raise_if_any()
@@ -67,24 +69,25 @@ def main(argv: list[str]) -> int:
     if options["format"] == "json":
         print_json([asdict(row) for row in found])
         return 0
-    columns = ["system", "bubble", "peak activations", "weight copies", "messages", "exact", ""]
     print_rows(
         f"{stages} ranks, {batches} micro-batches",
-        columns,
+        ["system", "bubble", "peak activations", "weight copies", "messages", "exact on"],
         [
             (
                 row.system,
-                _text(row.bubble, ".3f"),
-                _text(row.peak_activations, "g"),
-                _text(row.weight_copies, "g"),
-                _text(row.messages, "d"),
+                f"{row.bubble:.3f}",
+                f"{row.peak_activations:g}",
+                f"{row.weight_copies:g}",
+                f"{row.messages}",
                 row.exact,
-                row.note,
             )
             for row in found
+            if row.bubble is not None
         ],
-        align="lrrrrll",
+        align="lrrrrl",
     )
+    print()
+    print_rows("What they are", (), [(row.system, row.note) for row in found], align="ll")
     return 0
 
 
@@ -124,15 +127,13 @@ def _family_row(family: Family, stages: int, batches: int, costs: Costs, overlap
 
 
 def _exactness(schedule: Schedule) -> str:
-    """Which micro-batches a step is exact for, or faithful to the chunked semantics."""
-    for gradient, text in (("accumulate", "batches, chunks"), ("drop", "batches, chunks if history.gamma=0")):
+    """The micro-batches on which a step is exact, or faithful to the chunked semantics."""
+    if schedule.num_replicas > 1:  # the two streams do not exchange their chunks' rows
+        return "clusters"
+    for gradient, text in (("accumulate", "clusters, chunks"), ("drop", "clusters, chunks γ=0")):
         try:
             check(schedule, batch="chunk", neighbours="history", gradient=gradient)
         except InputError:
             continue
         return text
-    return "batches"
-
-
-def _text(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    return "clusters"

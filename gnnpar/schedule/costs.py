@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gnnpar.errors import Faults
@@ -45,6 +46,12 @@ class Costs:
     recompute: bool = False
     activation: PerStage = 1.0
 
+    def __post_init__(self) -> None:
+        faults = Faults("costs")
+        faults.extend(_wrong("latency", [self.latency]))
+        faults.extend(_wrong("links", self.links.values()))
+        faults.raise_if_any()
+
     def per_stage(self, key: str, num_stages: int) -> list[float]:
         """One cost as a list over stages. Raises InputError on a wrong length or a negative number."""
         value = getattr(self, key)
@@ -55,8 +62,7 @@ class Costs:
         faults = Faults("costs")
         if len(values) != num_stages:
             faults.add(f"{key}: {len(values)} numbers for {num_stages} stages")
-        if any(not entry >= 0 for entry in values):
-            faults.add(f"{key}: must not be negative, got {value}")
+        faults.extend(_wrong(key, values))
         faults.raise_if_any()
         return values
 
@@ -85,7 +91,12 @@ class Costs:
         faults = Faults("costs")
         if len(self.micro_batches) != num_micro_batches:
             faults.add(f"micro_batches: {len(self.micro_batches)} sizes for {num_micro_batches}")
-        if any(not size >= 0 for size in self.micro_batches):
-            faults.add("micro_batches: sizes must not be negative")
+        faults.extend(_wrong("micro_batches", self.micro_batches))
         faults.raise_if_any()
         return [float(size) for size in self.micro_batches]
+
+
+def _wrong(key: str, values: Iterable[float]) -> Iterator[str]:
+    bad = [value for value in values if not 0 <= value < math.inf]
+    if bad:
+        yield f"{key}: must not be negative or infinite, got {bad[0]:g}"

@@ -107,7 +107,8 @@ def svg(timed: Iterable[Timed], *, title: str = "", width: int = 1200) -> str:
         look = f'fill="{_colour(bar.action)}" stroke="white"'
         lines.append(f'<rect x="{x:.2f}" y="{y}" {size} {look}><title>{tip}</title></rect>')
         if length > 7 * len(label):
-            lines.append(f'<text x="{x + 3:.2f}" y="{y + 15}">{label}</text>')
+            middle = f'x="{x + length / 2:.2f}" y="{y + 15}" text-anchor="middle"'
+            lines.append(f"<text {middle}>{label}</text>")
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 

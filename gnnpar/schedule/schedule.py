@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gnnpar.errors import Faults, InputError
 from gnnpar.schedule.action import Item, parse_item
-from gnnpar.schedule.program import Program
+from gnnpar.schedule.program import BATCH_MASK, REPLICA_MASK, STAGE_MASK, Program
 
 __all__ = ["Schedule"]
 
@@ -50,9 +50,14 @@ class Schedule:
 
     def _check_counts(self) -> None:
         faults = Faults(f"schedule {self.name}")
-        for key, value in (("stages", self.num_stages), ("micro_batches", self.num_micro_batches)):
-            if value < 1:
-                faults.add(f"{key}: must be at least 1, got {value}")
+        counts = (
+            ("stages", self.num_stages, STAGE_MASK),
+            ("micro_batches", self.num_micro_batches, BATCH_MASK + 1),
+            ("replicas", self.num_replicas, REPLICA_MASK + 1),
+        )
+        for key, value, most in counts:
+            if not 1 <= value <= most:
+                faults.add(f"{key}: must be at least 1 and at most {most:,}, got {value}")
         for replica, row in enumerate(self.placement):
             if len(row) != self.num_stages:
                 faults.add(f"placement of replica {replica}: {len(row)} entries for {self.num_stages} stages")

@@ -73,6 +73,13 @@ def test_files_are_written_and_read_again(capsys, tmp_path):
         ("schedule=gpipe stages=2 micro_batches=2 costs.F=fast", ["costs.F: must be a number"]),
         ("schedule=gpipe stages=2 micro_batches=2 costs.F=1,2,3", ["F: 3 numbers for 2 stages"]),
         ("schedule=gpipe stages=2 micro_batches=2 costs.F=-1", ["F: must not be negative"]),
+        ("schedule=gpipe stages=2 micro_batches=2 costs.F=inf", ["F: must not be negative or infinite"]),
+        ("schedule=gpipe stages=2 micro_batches=2 costs.latency=-1", ["latency: must not be negative"]),
+        ("schedule=gpipe stages=2 micro_batch=2", ["micro_batches: is missing", "micro_batch: unknown"]),
+        ("schedule=gpipe stages=2 micro_batches=2 cost.F=1", ["cost.F: unknown", "did you mean costs.F?"]),
+        ("schedule=gpipe stages=40000 micro_batches=1", ["stages: must be at least 1 and at most 32,767"]),
+        ("schedule=interleaved stages=2 micro_batches=2 chunks=[1,2]", ["chunks: must be one whole number"]),
+        ("schedule=one_f_one_b stages=2 micro_batches=2 advance=1,2,3", ["advance: 3 numbers for 2 stages"]),
         ("schedule=one_f_one_b stages=2 micro_batches=2 batch=chunk", ["schedule=gpipe", ">0B0<"]),
         ("schedule=gpipe stages=2 micro_batches=2 format=xml", ["choose table, json"]),
         ("schedule=gpipe stages=2 micro_batches=2 svg=/nowhere/at/all.svg", ["cannot be written"]),
@@ -90,9 +97,9 @@ def test_systems_lists_every_family_preset_and_relation(capsys):
     assert {*FAMILIES, "gnnpipe", "full_batch", "ampnet", "wpipe", "pipefisher"} <= set(found)
     gpipe, chimera = found["gpipe"], found["chimera"]
     assert gpipe["bubble"] == pytest.approx(3 / 19) and gpipe["peak_activations"] == 16
-    assert gpipe["exact"] == "batches, chunks" and gpipe["messages"] == 96
+    assert gpipe["exact"] == "clusters, chunks" and gpipe["messages"] == 96
     assert chimera["weight_copies"] == 2 and found["interleaved"]["peak_activations"] == 5.5
-    assert found["one_f_one_b"]["exact"] == "batches, chunks if history.gamma=0"
+    assert found["one_f_one_b"]["exact"] == "clusters, chunks γ=0" and chimera["exact"] == "clusters"
 
 
 def test_systems_says_where_a_family_is_not_defined(capsys):

@@ -3,32 +3,15 @@
 PubMed in clusters where `GNNPAR_TEST_DATA` is set, else a tiny graph.
 """
 
-import os
-import tempfile
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from oracle.driver import Case, mismatches, run_reference, run_trainer
-from support.graphs import chunk_assignment, tiny_graph
-from torch.nn import functional as F
+from support.live import clusters_of, config_of, differences, pubmed, record_steps, serial_steps
 
-from gnnpar.batch import ChunkedGraph
-from gnnpar.config.schema import (
-    BatchConfig,
-    DatasetConfig,
-    ModelConfig,
-    OptimizerConfig,
-    ParallelConfig,
-    RunConfig,
-    ScheduleConfig,
-    TrainConfig,
-)
-from gnnpar.data import load
+from gnnpar.config.schema import BatchConfig, ParallelConfig, RunConfig, ScheduleConfig, TrainConfig
 from gnnpar.errors import InputError
-from gnnpar.partition import partition_graph
 from gnnpar.schedule.families import FAMILIES
 from gnnpar.train.job import make_model
 from gnnpar.train.metrics import score
@@ -37,83 +20,29 @@ from gnnpar.train.trainer import Trainer
 
 STEPS = 2
 TOLERANCE = 1e-10
-LAYERS = 8
 COUNTS = {2: 4, 4: 8}
 """Ranks → micro-batches."""
 BRANCHES = {("graphpipe", 4)}
 CASES = [(name, ranks) for name in FAMILIES for ranks in COUNTS if (name, ranks) not in BRANCHES]
 
 
-def config_of(name, ranks, **keys):
-    defaults = {
-        "dtype": "float64",
-        "model": ModelConfig(name="resgcn", num_layers=LAYERS, hidden=8, dropout=0.3, norm="layer"),
-        "batch": BatchConfig(num_chunks=COUNTS[ranks], kind="clusters"),
-        "schedule": ScheduleConfig(name=name),
-        "parallel": ParallelConfig(stages=ranks),
-        "optimizer": OptimizerConfig(name="adam"),
-        "train": TrainConfig(lr=0.01, weight_decay=5e-4),
-    }
-    config = RunConfig(**defaults | keys)
-    num_stages = build_schedule(config).num_stages
-    even = ParallelConfig(stages=ranks, layers_per_stage=(LAYERS // num_stages,) * num_stages)
-    return RunConfig(**defaults | {"parallel": even} | keys)
-
-
 @cache
 def clusters(ranks):
     """A graph in as many disjoint clusters as there are micro-batches."""
-    number, folder = COUNTS[ranks], os.environ.get("GNNPAR_TEST_DATA")
-    if folder:
-        path = str(Path(folder, "pubmed.npz"))
-        dataset = DatasetConfig(name="pubmed", kind="npz", path=path, symmetrize=True, normalize="row")
-        with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GNNPAR_DATA", home)
-            graph = load(dataset)
-            chunked = ChunkedGraph.build(graph, partition_graph(graph, number))
-    else:
-        graph = tiny_graph(num_nodes=80)
-        chunk_of = chunk_assignment(graph, number)
-        offsets = (0, *torch.bincount(chunk_of, minlength=number).cumsum(0).tolist())
-        chunked = ChunkedGraph(graph.permute(torch.argsort(chunk_of, stable=True)), offsets)
-    return chunked.to(torch.float64, torch.device("cpu"))
+    return clusters_of(pubmed(), COUNTS[ranks])
 
 
 @cache
 def serial(ranks):
-    """Loss, gradients and parameters of every step: the model on the graph without edges between clusters."""
-    graph = clusters(ranks).isolated.graph
-    config = config_of("gpipe", ranks)
-    model = make_model(config, graph).double()
-    model.train()
-    train = config.train
-    optimizer = torch.optim.Adam(model.parameters(), lr=train.lr, weight_decay=train.weight_decay)
-    wanted = (graph.y >= 0) & graph.train_mask
-    steps = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(graph, seed=config.seed, step=step)[wanted], graph.y[wanted])
-        loss.backward()
-        gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
-        optimizer.step()
-        parameters = {name: p.detach().clone() for name, p in model.named_parameters()}
-        steps.append(SimpleNamespace(loss=loss.item(), gradients=gradients, parameters=parameters))
-    return steps
+    return serial_steps(config_of("gpipe", ranks, COUNTS[ranks]), clusters(ranks), STEPS)
 
 
 def run_families(context, configs, chunked):
-    """For the pool: what this rank saw of each configuration's steps, or the error in its place."""
+    """For the pool: what this rank saw of each configuration's steps, and what it evaluated."""
     found = {}
     for config in configs:
         trainer = Trainer(make_model(config, chunked.graph), chunked, config, context)
-        steps = []
-        for _ in range(STEPS):
-            loss = trainer.train_step().loss
-            replicas = [
-                (update, {name: p.grad.clone() for name, p in named.items()}, copied(named))
-                for update, named in named_parameters(trainer)
-            ]
-            steps.append((loss, replicas))
+        steps = record_steps(trainer, STEPS)
         logits = trainer.evaluator.logits(trainer.whole_planner.exact)
         found[config.schedule.name] = steps, logits, trainer.evaluate()
         context.barrier("before the next family")
@@ -123,20 +52,10 @@ def run_families(context, configs, chunked):
 def evaluated(ranks):
     """Logits of the whole graph, edges between clusters included, after the last step."""
     graph = clusters(ranks).graph
-    model = make_model(config_of("gpipe", ranks), graph).double().eval()
+    model = make_model(config_of("gpipe", ranks, COUNTS[ranks]), graph).double().eval()
     model.load_state_dict(serial(ranks)[-1].parameters, strict=False)
     with torch.no_grad():
         return model(graph)
-
-
-def named_parameters(trainer):
-    """(replica, stage), parameters by global name."""
-    pairs = zip(trainer.executor.stages, trainer._updates, strict=True)
-    return [(key, update.named) for key, update in pairs]
-
-
-def copied(named):
-    return {name: p.detach().clone() for name, p in named.items()}
 
 
 @pytest.fixture(scope="module")
@@ -145,20 +64,15 @@ def live(pool):
 
     @cache
     def all_of(ranks):
-        configs = [config_of(name, count) for name, count in CASES if count == ranks]
+        configs = [config_of(name, count, COUNTS[count]) for name, count in CASES if count == ranks]
         return pool.run(run_families, ranks, configs, clusters(ranks), timeout_s=120)
 
     return lambda name, ranks: [rank[name] for rank in all_of(ranks)]
 
 
-def close(found, wanted):
-    largest = max(float(g.abs().max()) for g in wanted.values())
-    return all(float((g - wanted[name]).abs().max()) <= TOLERANCE * largest for name, g in found.items())
-
-
 @pytest.mark.parametrize(("name", "ranks"), CASES)
 def test_a_family_computes_what_serial_training_does(live, name, ranks):
-    replicas = build_schedule(config_of(name, ranks)).num_replicas
+    replicas = build_schedule(config_of(name, ranks, COUNTS[ranks])).num_replicas
     of_ranks = [steps for steps, _, _ in live(name, ranks)]
     for step, wanted in enumerate(serial(ranks)):
         losses = {steps[step][0] for steps in of_ranks}
@@ -166,8 +80,8 @@ def test_a_family_computes_what_serial_training_does(live, name, ranks):
         held = {}
         for steps in of_ranks:
             for (replica, _), gradients, parameters in steps[step][1]:
-                assert close(gradients, wanted.gradients), f"step {step}"
-                assert close(parameters, wanted.parameters), f"step {step}"
+                assert differences(gradients, wanted.gradients) <= TOLERANCE, f"step {step}"
+                assert differences(parameters, wanted.parameters) <= TOLERANCE, f"step {step}"
                 for key, value in parameters.items():
                     held.setdefault(key, {})[replica] = value
         assert held.keys() == wanted.gradients.keys()
@@ -192,14 +106,14 @@ def test_a_family_evaluates_the_whole_graph(live, name, ranks):
 @pytest.mark.parametrize("name", ["chimera", "zb_v"])
 def test_gradients_are_clipped_to_the_norm_of_all_stages_each_once(pool, name):
     train = TrainConfig(lr=0.01, weight_decay=5e-4, grad_clip=1e-3)
-    ranks = pool.run(run_families, 2, [config_of(name, 2, train=train)], clusters(2), timeout_s=60)
+    ranks = pool.run(run_families, 2, [config_of(name, 2, COUNTS[2], train=train)], clusters(2), timeout_s=60)
     wanted = serial(2)[0].gradients
     norm = torch.stack([g.square().sum() for g in wanted.values()]).sum().sqrt()
     assert norm > 1e-2
     clipped = {key: g * (1e-3 / norm) for key, g in wanted.items()}
     for steps, _, _ in (rank[name] for rank in ranks):
         for _, gradients, _ in steps[0][1]:
-            assert close(gradients, clipped)
+            assert differences(gradients, clipped) <= TOLERANCE
 
 
 def chunked_case(schedule, layer, gamma, mode, ranks=2, **keys):

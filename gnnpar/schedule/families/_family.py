@@ -41,6 +41,10 @@ class Family:
         parameters = list(inspect.signature(self.build).parameters.values())[2:]
         return {parameter.name: parameter.default for parameter in parameters}
 
+    def takes_several(self, option: str) -> bool:
+        """Whether an option may be a list, one entry a stage."""
+        return "Sequence" in str(inspect.signature(self.build).parameters[option].annotation)
+
     def __call__(self, num_stages: int, num_micro_batches: int, **options: object) -> Schedule:
         faults = Faults(f"schedule {self.name}")
         for key, value in (("stages", num_stages), ("micro_batches", num_micro_batches)):

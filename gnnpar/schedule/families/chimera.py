@@ -58,6 +58,6 @@ def chimera(num_stages: int, num_micro_batches: int) -> Schedule:
 FAMILY = Family(
     chimera,
     paper="Li and Hoefler, SC 2021",
-    summary="two pipelines in opposite directions: half of 1F1B's bubble for twice the weights",
+    summary="two pipelines in opposite directions: half of 1F1B's bubble at M = S, twice the weights",
     example=(4, 4),
 )

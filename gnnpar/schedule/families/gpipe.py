@@ -26,5 +26,5 @@ def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
 FAMILY = Family(
     gpipe,
     paper="Huang et al., NeurIPS 2019",
-    summary="all forwards, then all backwards; the one order in which chunks accumulate gradients",
+    summary="all forwards, then all backwards; the order in which chunks accumulate gradients",
 )

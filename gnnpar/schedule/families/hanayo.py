@@ -43,6 +43,6 @@ def hanayo(num_stages: int, num_micro_batches: int, *, waves: int = 1) -> Schedu
 FAMILY = Family(
     hanayo,
     paper="Liu et al., SC 2023",
-    summary="a zig-zag of 2W stages a rank: Chimera's bubble without its second copy of the weights",
+    summary="a zig-zag of 2W stages a rank, one copy of the weights: more waves, less bubble",
     example=(2, 2),
 )

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 from gnnpar.schedule.action import Kind
+from gnnpar.schedule.families._assemble import require
 from gnnpar.schedule.families._family import Family
 from gnnpar.schedule.program import Program, code
 from gnnpar.schedule.schedule import Schedule
@@ -32,6 +33,9 @@ def one_f_one_b(num_stages: int, num_micro_batches: int, *, advance: int | Seque
     Chen et al., *Elastic Averaging for Efficient Pipelined DNN Training* (AvgPipe, PPoPP 2023).
     """
     extra = [advance] * num_stages if isinstance(advance, int) else list(advance)
+    require(
+        "one_f_one_b", (len(extra) == num_stages, f"advance: {len(extra)} numbers for {num_stages} stages")
+    )
     ranks = []
     for stage in range(max(num_stages, 0)):
         warm = min(num_stages - 1 - stage + extra[stage], num_micro_batches - 1)
