@@ -84,6 +84,7 @@ def edge_draws(graph: Graph) -> Draws:
     ends = torch.minimum(source, destination) * graph.num_nodes + torch.maximum(source, destination)
     kinds, kind = torch.unique(ends, return_inverse=True)
     pair = chance.new_zeros(kinds.numel()).index_add_(0, kind, chance)[kind]
+    pair = torch.where(source == destination, visit[source], pair)
 
     def reach(draws: Tensor, key: BatchKey) -> Tensor:
         edges = choice(key.words(0), draws)
