@@ -64,7 +64,9 @@ def njit(function: Callable[..., Any]) -> Kernel:
 @cache
 def _cache_folder() -> Path:
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted((Path(__file__).parent / "loops").glob("*.py")):
-        digest.update(path.read_bytes())
+    package = Path(__file__).parents[2]
+    for folder in ("graph/kernels/loops", "batch/loops"):
+        for path in sorted((package / folder).glob("*.py")):
+            digest.update(path.read_bytes())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "gnnpar" / "kernels" / digest.hexdigest()

@@ -1,0 +1,69 @@
+"""Which seeds go into which batch of which rank."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnpar.batch.sampled import BatchKey
+from gnnpar.errors import Faults
+from gnnpar.graph.kernels.keys import row_words
+
+__all__ = ["SeedBatches"]
+
+
+class SeedBatches:
+    """The seeds of an epoch, shuffled and cut into batches: a function of (seed, epoch, step, rank) alone.
+
+    Step t takes the next `size · num_ranks` seeds of the epoch and deals them out evenly, so that ranks
+    differ by one seed at most, and every rank has the same number of steps. The last step is smaller than
+    the others; a rank that it leaves without seeds gets an empty batch, never none.
+
+    Args:
+        index: `[n]` seeds: vertices to train on, clusters, draws; any distinct numbers, in any order.
+        size: seeds of a batch, one rank's share of a step.
+        seed: of the run. num_ranks: that take part in every step.
+        shuffle: otherwise seeds come in the order of `index`.
+
+    Raises:
+        InputError: an index that is not distinct integers, a size or a number of ranks that is not positive.
+    """
+
+    def __init__(
+        self, index: Tensor, size: int, *, seed: int = 0, num_ranks: int = 1, shuffle: bool = True
+    ) -> None:
+        faults = Faults("seed batches")
+        if index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
+            faults.add(f"index: must be integers [n], got {list(index.shape)} {index.dtype}")
+        elif repeats := index.numel() - torch.unique(index).numel():
+            faults.add(f"index: {repeats} of {index.numel()} seeds are repeats of others")
+        for name, value in (("size", size), ("num_ranks", num_ranks)):
+            if value < 1:
+                faults.add(f"{name}: must be positive, got {value}")
+        faults.raise_if_any()
+        self.index = index.to("cpu", torch.int64)
+        self.size, self.seed, self.num_ranks, self.shuffle = size, seed, num_ranks, shuffle
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of an epoch, the same for every rank."""
+        return -(-self.index.numel() // (self.size * self.num_ranks))
+
+    def order(self, epoch: int) -> Tensor:
+        """`[n]`: all seeds in the order of an epoch. Cost: a sort, unless seeds are not shuffled."""
+        if not self.shuffle:
+            return self.index
+        words = BatchKey(self.seed, epoch, 0).words(-2)
+        high, low = row_words(torch.arange(self.index.numel()), *words)
+        return self.index[torch.argsort((high << 31) ^ low, stable=True)]
+
+    def epoch(self, epoch: int, rank: int = 0) -> list[tuple[BatchKey, Tensor]]:
+        """The batches of a rank: keys, which no two ranks share, and seeds `[≤ size]`, views of one
+        tensor."""
+        order, ranks = self.order(epoch), self.num_ranks
+        batches = []
+        for step in range(self.num_steps):
+            seeds = order[step * self.size * ranks : (step + 1) * self.size * ranks]
+            own = torch.tensor_split(seeds, ranks)[rank]
+            batches.append((BatchKey(self.seed, epoch, step * ranks + rank), own))
+        return batches
