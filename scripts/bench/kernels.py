@@ -4,7 +4,8 @@
 
 Contenders of one row take turns, in a fresh order every round; times are minima over the rounds, ratios the
 median over rounds of a contender's time by ours in that round. One process per number of threads, with the
-malloc thresholds of glibc raised, so that no contender pays for page faults of the tensors it allocates.
+malloc thresholds of glibc raised, so that no contender pays for page faults of the tensors it allocates, and
+with idle OpenMP threads put to sleep, so that none takes the cores of the next: as the launcher does it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnpar.dist.launch import OPENMP
 from gnnpar.graph import kernels
 from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
@@ -69,7 +71,7 @@ def main() -> None:
 
 def environment(threads: int) -> dict[str, str]:
     malloc = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
-    return os.environ | malloc | {"OMP_NUM_THREADS": str(threads), "DGLBACKEND": "pytorch"}
+    return os.environ | malloc | OPENMP | {"OMP_NUM_THREADS": str(threads), "DGLBACKEND": "pytorch"}
 
 
 def data_folder() -> Path:

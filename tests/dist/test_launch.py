@@ -161,3 +161,13 @@ def test_what_the_user_has_set_stays(monkeypatch):
     assert environment["MALLOC_TRIM_THRESHOLD_"] == "7"
     assert (environment["RANK"], environment["MASTER_PORT"]) == ("1", "1234")
     assert worker_environment(1, 2, LaunchConfig(threads=2), 1)["OMP_NUM_THREADS"] == "2"
+
+
+def test_idle_openmp_threads_sleep_unless_the_user_has_said_how_they_wait(monkeypatch):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    assert worker_environment(0, 2, LaunchConfig(), 1)["GOMP_SPINCOUNT"] == "1000"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert "GOMP_SPINCOUNT" not in worker_environment(0, 2, LaunchConfig(), 1)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "5")
+    assert worker_environment(0, 2, LaunchConfig(), 1)["GOMP_SPINCOUNT"] == "5"
