@@ -2,29 +2,30 @@
 
 Writes results/tables/accuracy.md; needs the graphs of GNNPAR_TEST_DATA. Every run is trained in one process
 (one stage: more stages change results by rounding only, which hundreds of epochs amplify; one run is repeated
-in two processes to show how far), two runs side by side. A finished run leaves a JSON file in
-results/runs/accuracy, named by its configuration; called again, the script trains what is missing. Runs come
-in order of interest, so that a budget of minutes gives the best table it can. After a change of the code,
-remove the JSON files.
+in two processes to show how far), two runs side by side. A finished run leaves a line in
+results/tables/accuracy.jsonl; called again, the script trains what is missing there, on any machine. Runs
+come in order of interest, so that a budget of minutes gives the best table it can. After a change of what is
+computed, remove the lines that it concerns.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
+import tempfile
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnnpar.config import compose
 from gnnpar.dist.launch import ALLOCATOR
-from gnnpar.train.rundir import write_atomically
 from scripts.bench.report import command_line, machine, save
 from scripts.experiments.accuracy_cases import CASES, Run, list_runs
+from scripts.experiments.accuracy_finished import Finished
 from scripts.experiments.accuracy_page import accuracy_table, detail_table, notes
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="at most, in place of each case's own number")
     parser.add_argument("--budget-minutes", type=float, help="start no run after so many")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--runs", type=Path, default=Path("results/runs/accuracy"))
+    parser.add_argument("--runs", type=Path, default=Path("results/tables/accuracy.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("results/tables/accuracy.md"))
     parser.add_argument(
         "--estimate", action="store_true", help="say from a few epochs how long all would take"
@@ -51,16 +52,15 @@ def main() -> None:
     if args.estimate:
         _estimate(runs, args.processes)
         return
-    args.runs.mkdir(parents=True, exist_ok=True)
-    late = _train_missing(runs, args)
-    files = [(run, run.file(args.runs)) for run in runs]
-    finished = [(run, json.loads(file.read_text())) for run, file in files if file.exists()]
+    finished = Finished.read(args.runs)
+    late = _train_missing(runs, finished, args)
+    found = [(run, finished[run]) for run in runs if run in finished]
     parts = [
         notes(args.cases, args.seeds, args.epochs),
-        accuracy_table(finished, args.cases, len(args.seeds)),
-        detail_table(finished, args.cases, len(args.seeds)),
+        accuracy_table(found, args.cases, len(args.seeds)),
+        detail_table(found, args.cases, len(args.seeds)),
         *([f"Incomplete: {late} of {len(runs)} runs did not fit into the budget."] if late else []),
-        *_two_stages([run for run, _ in finished], args.runs),
+        *_two_stages([run for run, _ in found], finished),
         f"Command: `{command_line('scripts.experiments.accuracy')}`",
         machine(),
     ]
@@ -83,20 +83,17 @@ def train(overrides: tuple[str, ...]) -> dict[str, Any]:
     graph = load(config.dataset)
     trainer = Trainer(make_model(config, graph), prepare(config, graph, None), config, Context.single())
     start = time.process_time()
-    epochs: list[dict[str, Any]] = []
-    summary = train_loop(trainer, config, lambda epoch: epochs.append(epoch.to_json())).summary
-    cpu_s = time.process_time() - start
-    evaluated = [epoch for epoch in epochs if "val_metric" in epoch]
-    return summary | {"cpu_s": cpu_s, "overrides": list(overrides), "evaluated": evaluated}
+    summary = train_loop(trainer, config, lambda _: None).summary
+    return summary | {"cpu_s": time.process_time() - start}
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
 
-def _train_missing(runs: list[Run], args: argparse.Namespace) -> int:
-    """Train what has no file yet; the number of runs that were not started for lack of time."""
-    missing = [run for run in runs if not run.file(args.runs).exists()]
+def _train_missing(runs: list[Run], finished: Finished, args: argparse.Namespace) -> int:
+    """Train what is not finished; the number of runs that were not started for lack of time."""
+    missing = [run for run in runs if run not in finished]
     start, total, done = time.monotonic(), len(missing), 0
     running: dict[Future[dict[str, Any]], Run] = {}
     with _pool(args.processes) as pool:
@@ -105,12 +102,12 @@ def _train_missing(runs: list[Run], args: argparse.Namespace) -> int:
             over = args.budget_minutes is not None and minutes > args.budget_minutes
             while missing and not over and len(running) < args.processes:
                 run = missing.pop(0)
-                running[pool.submit(train, run.overrides)] = run
+                running[pool.submit(train, (*run.overrides, *run.place))] = run
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 run, result, done = running.pop(future), future.result(), done + 1
-                _write(run.file(args.runs), result)
+                finished.add(run, result)
                 print(
                     f"[{done}/{total}, {(time.monotonic() - start) / 60:.1f} min] {CASES[run.case].label}, "
                     f"{run.variant}, seed {run.seed}: test {100 * result['test_accuracy']:.1f}, best epoch "
@@ -120,19 +117,19 @@ def _train_missing(runs: list[Run], args: argparse.Namespace) -> int:
     return len(missing)
 
 
-def _two_stages(finished: list[Run], folder: Path) -> list[str]:
+def _two_stages(runs: list[Run], finished: Finished) -> list[str]:
     """Train the first finished GNNPipe run again in two processes, and say whether it found the same."""
     from gnnpar.train.run import run as launch
 
-    first = next((run for run in finished if run.variant == "γ = 1"), None)
+    first = next((run for run in runs if run.variant == "γ = 1"), None)
     if first is None:
         return []
-    again = Run(first.case, "two stages", first.seed, (*first.overrides, "parallel.stages=2"))
-    file = again.file(folder)
-    if not file.exists():
-        run_dir = (f"run.dir={file.with_suffix('')}", "run.overwrite=true")
-        _write(file, launch(compose((*again.overrides, *run_dir))).summary)
-    one, two = (json.loads(path.read_text()) for path in (first.file(folder), file))
+    again = replace(first, variant="two stages", overrides=(*first.overrides, "parallel.stages=2"))
+    if again not in finished:
+        with tempfile.TemporaryDirectory() as folder:
+            config = compose((*again.overrides, *again.place, f"run.dir={folder}/run"))
+            finished.add(again, launch(config).summary)
+    one, two = finished[first], finished[again]
     said = [
         f"{label}: test {100 * found['test_accuracy']:.2f}, validation {100 * found['val_accuracy']:.2f}, "
         f"best epoch {found['best_epoch']} of {found['num_epochs']}"
@@ -151,11 +148,11 @@ def _estimate(runs: list[Run], processes: int) -> None:
     chosen = {(run.case, run.variant): run for run in runs}
     with _pool(processes) as pool:
         futures = {
-            key: pool.submit(train, (*run.overrides, f"train.num_epochs={few}"))
+            key: pool.submit(train, (*run.overrides, *run.place, f"train.num_epochs={few}"))
             for key, run in chosen.items()
         }
         for key, future in futures.items():
-            found, num_epochs = future.result(), chosen[key].config.train.num_epochs
+            found, num_epochs = future.result(), compose(chosen[key].overrides).train.num_epochs
             seconds = found["cpu_s"] / few * num_epochs
             total += seconds * len(seeds)
             print(
@@ -165,10 +162,6 @@ def _estimate(runs: list[Run], processes: int) -> None:
             )
     minutes = total / 60
     print(f"all: at most {minutes:.0f} CPU minutes, {minutes / processes:.0f} on {processes} quiet cores")
-
-
-def _write(file: Path, result: dict[str, Any]) -> None:
-    write_atomically(file, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Any
 from scripts.bench.report import table
 from scripts.experiments.accuracy_cases import CASES, CHUNKS, EVAL_EVERY, VARIANTS, Run
 
-__all__ = ["Finished", "accuracy_table", "detail_table", "notes"]
+__all__ = ["accuracy_table", "detail_table", "notes"]
 
-Finished = Sequence[tuple[Run, dict[str, Any]]]
+Results = Sequence[tuple[Run, dict[str, Any]]]
 """Runs with the summary of each."""
 
 DETAILS = ("best_epoch", "num_epochs", "history_read_share", "history_age_mean", "total_time_s")
@@ -36,24 +36,24 @@ Evaluated every {EVAL_EVERY} epochs. Epochs at most / without a better one befor
 Every run trains in one process (one stage): more stages change results by rounding only."""
 
 
-def accuracy_table(finished: Finished, cases: Sequence[str], num_seeds: int) -> str:
+def accuracy_table(results: Results, cases: Sequence[str], num_seeds: int) -> str:
     """A row a case, a column a variant."""
     rows = []
     for name in cases:
         cells = [
-            _mean([result["test_accuracy"] for result in _of(finished, name, variant)], num_seeds)
+            _mean([result["test_accuracy"] for result in _of(results, name, variant)], num_seeds)
             for variant in VARIANTS
         ]
         rows.append((CASES[name].label, CASES[name].published, *cells))
     return table(("test accuracy, %", "published", *VARIANTS), rows)
 
 
-def detail_table(finished: Finished, cases: Sequence[str], num_seeds: int) -> str:
+def detail_table(results: Results, cases: Sequence[str], num_seeds: int) -> str:
     """A row a case and variant: validation, epochs, staleness, time."""
     rows = []
     for name in cases:
         for variant in VARIANTS:
-            found = _of(finished, name, variant)
+            found = _of(results, name, variant)
             if found:
                 mean = {key: statistics.mean(result[key] for result in found) for key in DETAILS}
                 rows.append(
@@ -71,8 +71,8 @@ def detail_table(finished: Finished, cases: Sequence[str], num_seeds: int) -> st
     return table(("means over seeds", "validation, %", *counts), rows)
 
 
-def _of(finished: Finished, case: str, variant: str) -> list[dict[str, Any]]:
-    return [result for run, result in finished if (run.case, run.variant) == (case, variant)]
+def _of(results: Results, case: str, variant: str) -> list[dict[str, Any]]:
+    return [result for run, result in results if (run.case, run.variant) == (case, variant)]
 
 
 def _mean(shares: list[float], wanted: int) -> str:
