@@ -1,6 +1,6 @@
 """Sources of micro-batches: vertex chunks of the whole graph, and sampled mini-batches."""
 
-from gnnpar.batch.chunked import Chunk, ChunkedGraph, chunk_order, make_block
+from gnnpar.batch.chunked import Chunk, ChunkedGraph, chunk_order, make_block, slot_order
 from gnnpar.batch.cluster import ClusterSampler
 from gnnpar.batch.disk import load_chunked, save_chunked
 from gnnpar.batch.layerwise import LayerSampler, Linear
@@ -33,5 +33,6 @@ __all__ = [
     "make_block",
     "node_draws",
     "save_chunked",
+    "slot_order",
     "walk_draws",
 ]

@@ -15,7 +15,7 @@ from gnnpar.graph.block import Block
 from gnnpar.graph.norm import degrees
 from gnnpar.partition import Partition
 
-__all__ = ["Chunk", "ChunkedGraph", "chunk_order", "make_block"]
+__all__ = ["Chunk", "ChunkedGraph", "chunk_order", "make_block", "slot_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +143,15 @@ def chunk_order(num_chunks: int, seed: int, step: int, way: int = 0, shuffle: bo
         return tuple(range(num_chunks))
     stream = np.random.Generator(np.random.Philox(key=[seed, (step << 16) + way]))
     return tuple(int(c) for c in stream.permutation(num_chunks))
+
+
+def slot_order(num_slots: int, slot_size: int, seed: int, step: int, shuffle: bool = True) -> tuple[int, ...]:
+    """The chunks of a step, slot after slot, where `slot_size` chunks run together.
+
+    Place p of every slot is taken by one of the chunks p · num_slots to (p+1) · num_slots - 1, in an order of
+    their own: whoever has these places has the same rows in every step.
+    """
+    orders = [chunk_order(num_slots, seed, step, way, shuffle) for way in range(slot_size)]
+    return tuple(
+        place * num_slots + chunk for row in zip(*orders, strict=True) for place, chunk in enumerate(row)
+    )

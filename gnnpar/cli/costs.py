@@ -15,6 +15,7 @@ COSTS_USAGE = """\
   costs.message costs.message_back  transfer of a micro-batch's message, forward and backward
   costs.latency costs.reduce costs.step costs.recompute=true costs.activation
   costs.micro_batches=[1,2,…]       relative sizes; other costs may be a list, too: one number a stage
+  costs.ways=[2,1,…]                processes that share each rank and split every micro-batch: 1/2 the time
 """
 
 KEYS = tuple(field.name for field in fields(Costs) if field.name != "links")

@@ -42,11 +42,12 @@ def main(argv: list[str]) -> int:
 
     from gnnpar import data
     from gnnpar.data.home import data_home
+    from gnnpar.dist import Mesh
     from gnnpar.partition import degree_cost, partition_from_config, report, save_partition
 
     graph = data.load(config.dataset)
     cache = data_home() / "partitions"
-    partition = partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
+    partition = partition_from_config(graph, config.partition, Mesh.of(config).num_chunks, cache_dir=cache)
     if own["out"]:
         save_partition(partition, Path(own["out"]))
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)

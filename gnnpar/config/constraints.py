@@ -95,10 +95,7 @@ def convert(value: Any, kind: Any) -> Any:
                 raise BadValue(f"must be {constraint}, got {value!r}")
         return converted
     if origin in (Union, types.UnionType):
-        if value is None:
-            return None
-        (inner,) = (one for one in get_args(kind) if one is not type(None))
-        return convert(value, inner)
+        return _convert_union(value, get_args(kind))
     if origin is Literal:
         return _convert_choice(value, get_args(kind))
     return _convert_scalar(value, kind)
@@ -111,8 +108,8 @@ def describe(kind: Any) -> str:
         base, *constraints = get_args(kind)
         return ", ".join([describe(base), *map(str, constraints)])
     if origin in (Union, types.UnionType):
-        (inner,) = (one for one in get_args(kind) if one is not type(None))
-        return f"{describe(inner)}, or null"
+        inner = [describe(one) for one in get_args(kind) if one is not type(None)]
+        return ", or ".join(inner + ["null"] * (type(None) in get_args(kind)))
     if origin is Literal:
         return " \\| ".join(map(str, get_args(kind)))
     if origin is tuple:
@@ -122,6 +119,16 @@ def describe(kind: Any) -> str:
 
 
 _NAMES = {int: "integer", float: "number", bool: "true or false", str: "text"}
+
+
+def _convert_union(value: Any, kinds: tuple[Any, ...]) -> Any:
+    """One of `kinds`: none, a list, or a plain value; at most one of each."""
+    if value is None and type(None) in kinds:
+        return None
+    many = isinstance(value, (list, tuple))
+    known = [kind for kind in kinds if kind is not type(None)]
+    fitting = [kind for kind in known if many == (get_origin(kind) is tuple)]
+    return convert(value, (fitting or known)[0])
 
 
 def _convert_scalar(value: Any, kind: type) -> Any:

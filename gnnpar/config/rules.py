@@ -34,6 +34,7 @@ def _broken(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             f"parallel.layers_per_stage: sums to {sum(split)}, but model.num_layers={layers}; "
             "make them equal",
         )
+    yield from _ways(v)
     if v["model.name"] == "gat" and v["model.hidden"] % v["model.heads"]:
         yield (
             ("model.name", "model.hidden", "model.heads"),
@@ -58,3 +59,21 @@ def _broken(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
         )
     if v["run.overwrite"] and v["run.dir"] is None:
         yield ("run.overwrite", "run.dir"), "run.overwrite: needs run.dir, the directory to replace"
+
+
+def _ways(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    ways, stages = v["parallel.ways"], v["parallel.stages"]
+    if not isinstance(ways, int) and len(ways) != stages:
+        yield (
+            ("parallel.ways", "parallel.stages"),
+            f"parallel.ways: {len(ways)} numbers for parallel.stages={stages}; give one a stage, or one "
+            "number for all",
+        )
+    most = ways if isinstance(ways, int) else max(ways, default=1)
+    if most > 1 and v["batch.kind"] == "chunks":
+        yield (
+            ("parallel.ways", "batch.kind"),
+            f"parallel.ways: {most} ways of one stage would read each other's rows where chunks are not "
+            "independent, and rows are not exchanged between ways; use batch.kind=clusters, or "
+            "parallel.ways=1",
+        )

@@ -118,9 +118,13 @@ class ParallelConfig(Section):
     section: ClassVar[str] = "parallel"
 
     stages: PositiveInt = 1
-    """Pipeline stages, one process each: runs of consecutive layers."""
+    """Pipeline stages, one process each (see `ways`): runs of consecutive layers."""
     layers_per_stage: tuple[PositiveInt, ...] | None = None
     """Graph layers of each stage; null balances the stages by measured cost of the layers."""
+    ways: PositiveInt | tuple[PositiveInt, ...] = 1
+    """Processes that share one of `stages`, each over its part of every micro-batch: one number for all, or
+    one each, such as [2, 1]. Micro-batches are then cut further, into as many clusters as the least common
+    multiple of these numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,7 @@ class BatchConfig(Section):
     """Chunks read each other's rows, of this step or from history. Clusters are independent: training leaves
     out the edges between them (evaluation does not)."""
     num_chunks: PositiveInt = 1
-    """Chunks that the vertices are cut into; 1 is full-batch training."""
+    """Chunks (micro-batches) that the vertices are cut into; 1 is full-batch training."""
     shuffle: bool = True
     """Draw a new order of the chunks each step."""
 

@@ -140,13 +140,20 @@ class ReadsPlanner:
         policy: the history axis.
         copies: 1 or 2 copies of every cut. Two are needed where a snapshot outlives the step, and where
             recomputation must find again what it read.
+        slot_size: chunks of each slot, next to each other in the order.
         chunk_dependent: the model looks at all rows of a slot at once, so an exact slot must be one chunk.
             Else it runs chunk by chunk between two aggregations, which is easier on caches and memory.
     """
 
     def __init__(
-        self, chunked: ChunkedGraph, policy: HistoryPolicy, copies: int, chunk_dependent: bool = False
+        self,
+        chunked: ChunkedGraph,
+        policy: HistoryPolicy,
+        copies: int,
+        chunk_dependent: bool = False,
+        slot_size: int = 1,
     ) -> None:
+        self.slot_size = slot_size
         self.together = (chunked.whole,) if chunk_dependent else chunked.chunks
         self.chunked = chunked
         self.policy = policy
@@ -168,13 +175,17 @@ class ReadsPlanner:
         return torch.empty_like(self.chunked.graph.indices)
 
     def plan(self, step: int, order: tuple[int, ...]) -> Reads:
-        """`order`: the chunks in the order in which they run, unless the step is an exact one."""
-        chunks = self.chunked.chunks
+        """`order`: the chunks as they run, slot after slot, unless the step is an exact one."""
+        chunks, width = self.chunked.chunks, self.slot_size
         exact = self.policy.is_exact(step) or len(chunks) == 1
-        slots = (self.together,) if exact else tuple((chunks[c],) for c in order)
+        slots = (
+            (self.together,)
+            if exact
+            else tuple(tuple(chunks[c] for c in order[at : at + width]) for at in range(0, len(order), width))
+        )
         position = torch.zeros(len(chunks), dtype=torch.int32)
         if not exact:
-            position[list(order)] = torch.arange(len(order), dtype=torch.int32)
+            position[list(order)] = torch.arange(len(order), dtype=torch.int32) // width
         live, stale = self._offsets(step)
         late = (position[None, :] > position[:, None]) if self.policy.mode != "drop" else None
         share = 0.0 if late is None or exact else self._share(late)

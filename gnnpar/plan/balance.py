@@ -11,16 +11,19 @@ from gnnpar.errors import Faults
 __all__ = ["balance_stages"]
 
 
-def balance_stages(layer_costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
+def balance_stages(
+    layer_costs: Sequence[float], num_stages: int, ways: Sequence[int] | None = None
+) -> tuple[int, ...]:
     """Layers per stage, each at least one, such that the slowest stage is as fast as can be.
 
     With `prefix[i]` the cost of the first i layers, the slowest of j stages over them costs
-    `best[i][j] = min_k max(best[k][j-1], prefix[i] - prefix[k])`. Of equally good cuts the one with the
-    longest last stages is taken.
+    `best[i][j] = min_k max(best[k][j-1], (prefix[i] - prefix[k]) / ways[j])`. Of equally good
+    cuts the one with the longest last stages is taken.
 
     Args:
         layer_costs: seconds, or any other unit, per layer in order; not negative.
         num_stages: 1 to the number of layers.
+        ways: how many processes share each stage, which takes so much less time; None: one each.
 
     Raises:
         InputError: more stages than layers, or costs that are negative or not finite.
@@ -39,13 +42,16 @@ def balance_stages(layer_costs: Sequence[float], num_stages: int) -> tuple[int, 
         faults.add(f"layer costs must be finite and not negative: layer {bad[0]} costs {layer_costs[bad[0]]}")
     faults.raise_if_any()
     prefix = [0.0, *accumulate(layer_costs)]
+    shares = ways or [1] * num_stages
     best = [0.0] + [math.inf] * num_layers
     cuts: list[list[int]] = []
     for stage in range(1, num_stages + 1):
         row = [math.inf] * (num_layers + 1)
         cut = [0] * (num_layers + 1)
         for i in range(stage, num_layers + 1):
-            row[i], cut[i] = min((max(best[k], prefix[i] - prefix[k]), k) for k in range(stage - 1, i))
+            row[i], cut[i] = min(
+                (max(best[k], (prefix[i] - prefix[k]) / shares[stage - 1]), k) for k in range(stage - 1, i)
+            )
         best = row
         cuts.append(cut)
     counts = []

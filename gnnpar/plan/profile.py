@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import torch
@@ -26,12 +26,20 @@ __all__ = ["plan_stages", "profile_layers", "stage_faults"]
 
 
 def plan_stages(
-    model: LayerStack, chunked: ChunkedGraph, config: RunConfig, context: Context, num_stages: int
+    model: LayerStack,
+    chunked: ChunkedGraph,
+    config: RunConfig,
+    context: Context,
+    num_stages: int,
+    ways: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """Entries of `model.all_layers()` per stage, the same on all ranks.
 
     The encoder goes with the first layer and the decoder with the last. Without `parallel.layers_per_stage`,
     rank 0 times every layer on one chunk, and minimises the slowest stage (GNNPipe's dynamic programme).
+
+    Args:
+        ways: processes that share each stage, which is so many times faster; None: one each.
     """
     given, num_layers = config.parallel.layers_per_stage, len(model.layers)
     if given is not None:
@@ -44,7 +52,7 @@ def plan_stages(
         costs = profile_layers(model, chunked, config) if context.is_first else ()
         costs = context.broadcast_object(costs, 0, "sharing the profile")
         merged = [costs[0] + costs[1], *costs[2:-2], costs[-2] + costs[-1]]
-        counts = list(balance_stages(merged, num_stages))
+        counts = list(balance_stages(merged, num_stages, ways))
     counts[0] += 1
     counts[-1] += 1
     return tuple(counts)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from gnnpar.batch import Chunk
-from gnnpar.dist import Message, Transport
+from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.errors import RunError
 from gnnpar.history import Reads
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.reduce import Reduction
-from gnnpar.runtime.stage import Payload, Stage
+from gnnpar.runtime.stage import Payload, Slot, Stage
 from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
 
@@ -35,6 +35,8 @@ class _Step:
     """What is in flight during one step. Payloads wait under (replica, stage, kind, micro-batch)."""
 
     schedule: Schedule
+    mesh: Mesh
+    column: int
     reads: Reads
     number: int
     splits: bool
@@ -52,6 +54,7 @@ class Executor:
         stages: the stages of this rank, by (replica, stage).
         recorder: gets a span for every action.
         device: of the payloads.
+        mesh: the ways of every rank of the schedules; None: one each.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class Executor:
         transport: Transport,
         recorder: Recorder,
         device: torch.device,
+        mesh: Mesh | None = None,
     ) -> None:
         self.rank = rank
+        self.mesh = mesh
         self.stages = dict(stages)
         self.transport = transport
         self.recorder = recorder
@@ -71,10 +76,13 @@ class Executor:
     def run(self, schedule: Schedule, reads: Reads, step: int) -> Tensor | None:
         """Run one step up to its updates; returns this rank's share of the loss, where it holds a last stage.
 
-        When it returns, gradients are complete: reduced over the replicas, every weight gradient done.
+        When it returns, gradients are complete: reduced over all who hold a stage, and none left to do.
         """
-        program = [action for item in schedule.ranks[self.rank] for action in item.parts]
-        state = _Step(schedule, reads, step, splits=any(action.kind is Kind.I for action in program))
+        mesh = self.mesh or Mesh((1,) * schedule.num_ranks, 1)
+        column, _ = mesh.place_of(self.rank)
+        program = [action for item in schedule.ranks[column] for action in item.parts]
+        splits = any(action.kind is Kind.I for action in program)
+        state = _Step(schedule, mesh, column, reads, step, splits)
         waiting = deque(action for action in program if action.kind in _RECEIVES)
         ahead = _POSTED_AHEAD if self.transport.matches_by_tag else 0
         for action in program:
@@ -96,7 +104,7 @@ class Executor:
             for batch in action.micro_batches:
                 self._backward(action, batch, state)
         elif action.kind is Kind.W:
-            chunks = [chunk for batch in action.micro_batches for chunk in state.reads.slots[batch]]
+            chunks = [chunk for batch in action.micro_batches for chunk in self._own(batch, state)]
             self._stage(action).weight_gradients(chunks)
         elif action.kind in _RECEIVES:
             what = Kind.F if action.kind is Kind.RECV_F else Kind.B
@@ -106,15 +114,22 @@ class Executor:
         elif action.kind in (Kind.SEND_F, Kind.SEND_B):
             self._send(action, state)
         elif action.kind is Kind.REDUCE:
-            state.reductions.append(Reduction.start(action, state.schedule, self.stages, self.transport))
+            state.reductions.append(
+                Reduction.start(action, state.schedule, state.mesh, self.stages, self.transport)
+            )
         elif action.kind is not Kind.STEP:  # updates follow when the whole program is done
             raise RunError(f"rank {self.rank}: {action}: no way to run {action.kind.name}")
 
     def _stage(self, action: Action) -> Stage:
         return self.stages[action.replica, action.stage]
 
+    def _own(self, batch: int, state: _Step) -> Slot:
+        """The chunks of a slot that this way of its column runs."""
+        slot, mesh = state.reads.slots[batch], state.mesh
+        return tuple(chunk for chunk in slot if mesh.owner(state.column, chunk.index) == self.rank)
+
     def _forward(self, action: Action, batch: int, state: _Step) -> None:
-        stage, slot = self._stage(action), state.reads.slots[batch]
+        stage, slot = self._stage(action), self._own(batch, state)
         payloads = state.payloads.pop((action.replica, action.stage, Kind.F, batch), {})
         out = stage.forward(slot, payloads, state.reads, state.number, split=state.splits)
         if stage.targets is not None:
@@ -123,7 +138,7 @@ class Executor:
         self._hand_over(action, batch, out, state)
 
     def _backward(self, action: Action, batch: int, state: _Step) -> None:
-        stage, slot = self._stage(action), state.reads.slots[batch]
+        stage, slot = self._stage(action), self._own(batch, state)
         gradients = state.payloads.pop((action.replica, action.stage, Kind.B, batch), {})
         out = stage.backward(slot, gradients, state.reads, state.number)
         if action.kind is Kind.B and state.splits:
@@ -136,7 +151,7 @@ class Executor:
         schedule = state.schedule
         to = schedule.successors(action.stage) if forward else schedule.predecessors(action.stage)
         for neighbour in to:
-            if schedule.rank_of(neighbour, action.replica) == self.rank:
+            if schedule.rank_of(neighbour, action.replica) == state.column:
                 key = (action.replica, neighbour, Kind.F if forward else Kind.B, batch)
             else:
                 key = (action.replica, action.stage, Kind.SEND_F if forward else Kind.SEND_B, batch)
@@ -144,22 +159,25 @@ class Executor:
 
     def _send(self, action: Action, state: _Step) -> None:
         assert action.peer is not None
-        peer = state.schedule.rank_of(action.peer, action.replica)
+        column = state.schedule.rank_of(action.peer, action.replica)
         out = state.payloads.pop((action.replica, action.stage, action.kind, action.micro_batch))
-        for number, (chunk, payload) in enumerate(out.items()):
-            tag = _tag(state, action, action.stage, number)
-            state.sends.append(self.transport.send(payload, peer, tag, "stage", _describe(action, chunk)))
+        for number, chunk in enumerate(state.reads.slots[action.micro_batch]):
+            if chunk in out:
+                peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, action.stage, number)
+                what = _describe(action, chunk)
+                state.sends.append(self.transport.send(out[chunk], peer, tag, "stage", what))
 
     def _post(self, action: Action, state: _Step) -> None:
         assert action.peer is not None
-        peer = state.schedule.rank_of(action.peer, action.replica)
-        stage = self._stage(action)
+        column = state.schedule.rank_of(action.peer, action.replica)
+        stage, own = self._stage(action), self._own(action.micro_batch, state)
         specs = stage.receives if action.kind is Kind.RECV_F else [s for s in stage.sends if s.needs_grad]
         state.posted[action] = {}
         for number, chunk in enumerate(state.reads.slots[action.micro_batch]):
-            tag = _tag(state, action, action.peer, number)
-            buffers = self.empty_payload(chunk, specs)
-            state.posted[action][chunk] = self.transport.receive(buffers, peer, tag, _describe(action, chunk))
+            if chunk in own:
+                peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, action.peer, number)
+                buffers, what = self.empty_payload(chunk, specs), _describe(action, chunk)
+                state.posted[action][chunk] = self.transport.receive(buffers, peer, tag, what)
 
     def empty_payload(self, chunk: Chunk, specs: Sequence[TensorSpec]) -> Payload:
         """Buffers for one chunk's payload: sizes follow from the chunk, they are never negotiated."""
@@ -176,9 +194,9 @@ def _tag(state: _Step, action: Action, sender: int, number: int) -> int:
     """
     schedule = state.schedule
     backward = action.kind in (Kind.SEND_B, Kind.RECV_B)
-    # Slots have one chunk, or there is one slot: one of the two numbers is always 0.
-    place = action.micro_batch + number
-    width = max(schedule.num_micro_batches, max(len(slot) for slot in state.reads.slots))
+    size = len(state.reads.slots[0])
+    place = action.micro_batch * size + number
+    width = schedule.num_micro_batches * size
     channel = (action.replica * schedule.num_stages + sender) * 2 + backward
     return (channel * width + place) * _TENSORS_PER_PAYLOAD
 

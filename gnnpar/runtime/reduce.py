@@ -1,19 +1,19 @@
-"""`Reduction`: sums the gradients of one stage over the replicas that hold it, while other actions go on."""
+"""`Reduction`: sums the gradients of one stage over all who hold it, while other actions go on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from gnnpar.dist import Message, Transport
+from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.runtime.stage import Stage
 from gnnpar.schedule import Action, Schedule
 
-__all__ = ["Reduction"]
+__all__ = ["Reduction", "holders"]
 
 _TAG = 1 << 28
 """Gradients are tagged apart from payloads."""
@@ -21,54 +21,61 @@ _TAG = 1 << 28
 
 @dataclass(frozen=True)
 class Reduction:
-    """A REDUCE under way on one rank.
+    """A REDUCE under way on one process.
 
-    Replicas add up in the order of their numbers, so that they hold the same bits afterwards.
+    A stage is held by the ways of each of its replicas. All add up in the order of (replica, way), so that
+    they hold the same bits afterwards. Every holder sends its gradients to every other one: h · (h - 1) times
+    their size for h holders.
 
     Attributes:
-        own: this replica's gradients, flat, as they were when the reduction began.
-        arriving: gradients of the replicas on other ranks, by replica.
+        holder: (replica, process).
+        own: this holder's gradients, flat, as they were when the reduction began.
+        arriving: gradients of the holders in other processes.
     """
 
-    replica: int
+    holder: tuple[int, int]
     stage: int
     parameters: list[Parameter]
     own: Tensor
-    arriving: dict[int, Message]
+    arriving: dict[tuple[int, int], Message]
     transport: Transport
     sends: list[Message]
 
     @classmethod
     def start(
-        cls, action: Action, schedule: Schedule, stages: Mapping[tuple[int, int], Stage], transport: Transport
+        cls,
+        action: Action,
+        schedule: Schedule,
+        mesh: Mesh,
+        stages: Mapping[tuple[int, int], Stage],
+        transport: Transport,
     ) -> Reduction:
-        """Send this replica's gradients of `action.stage` to the others, and post receives for theirs."""
+        """Send this holder's gradients of `action.stage` to the others, and post receives for theirs."""
         parameters = stages[action.replica, action.stage].parameters()
         own = _flat(parameters)
-        arriving: dict[int, Message] = {}
+        arriving: dict[tuple[int, int], Message] = {}
         sends: list[Message] = []
-        rank = schedule.rank_of(action.stage, action.replica)
-        for other in range(schedule.num_replicas):
-            peer = schedule.rank_of(action.stage, other)
+        rank = transport.context.rank
+        for other, peer in holders(schedule, mesh, action.stage):
             if peer == rank:
                 continue
             tag = _tag(schedule, action.stage, action.replica, other)
             back = _tag(schedule, action.stage, other, action.replica)
             what = f"{action} with replica {other}"
             sends.append(transport.send([own], peer, tag, "weight", what))
-            arriving[other] = transport.receive([torch.empty_like(own)], peer, back, what)
-        return cls(action.replica, action.stage, parameters, own, arriving, transport, sends)
+            arriving[other, peer] = transport.receive([torch.empty_like(own)], peer, back, what)
+        return cls((action.replica, rank), action.stage, parameters, own, arriving, transport, sends)
 
     def finish(self, here: Sequence[Reduction]) -> None:
-        """Wait for the others and write the sum into this replica's `.grad`.
+        """Wait for the others and write the sum into this holder's `.grad`.
 
         Args:
-            here: all reductions of this rank, which may hold several replicas of a stage.
+            here: all reductions of this process, which may hold several replicas of a stage.
         """
-        parts = {one.replica: one.own for one in here if one.stage == self.stage}
+        parts = {one.holder: one.own for one in here if one.stage == self.stage}
         for other, message in self.arriving.items():
             parts[other] = self.transport.finish(message)[0]
-        total = torch.stack([parts[replica] for replica in sorted(parts)]).sum(0)
+        total = torch.stack([parts[holder] for holder in sorted(parts)]).sum(0)
         offset = 0
         for parameter in self.parameters:
             size = parameter.numel()
@@ -78,7 +85,15 @@ class Reduction:
             self.transport.finish(message)
 
 
+def holders(schedule: Schedule, mesh: Mesh, stage: int) -> Iterator[tuple[int, int]]:
+    """(replica, process) of all who hold the parameters of a stage."""
+    for replica in range(schedule.num_replicas):
+        for rank in mesh.ranks_of(schedule.rank_of(stage, replica)):
+            yield replica, rank
+
+
 def _tag(schedule: Schedule, stage: int, sender: int, receiver: int) -> int:
+    """Distinct for all reductions between two processes. `sender`, `receiver`: replicas."""
     count = schedule.num_replicas
     return _TAG + (stage * count + sender) * count + receiver
 

@@ -7,6 +7,7 @@ from gnnpar.schedule.dependencies import INDEPENDENT, Dependencies, dependencies
 from gnnpar.schedule.fill_drain import fill_drain
 from gnnpar.schedule.lower import lower
 from gnnpar.schedule.program import Program
+from gnnpar.schedule.reductions import with_reductions
 from gnnpar.schedule.schedule import Schedule
 from gnnpar.schedule.simulate import SimulationResult, Timed, simulate
 from gnnpar.schedule.whole import whole
@@ -32,4 +33,5 @@ __all__ = [
     "predecessors",
     "simulate",
     "whole",
+    "with_reductions",
 ]

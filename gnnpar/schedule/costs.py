@@ -16,12 +16,13 @@ PerStage = float | Sequence[float]
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Numbers in one unit of time of the caller's choice; each per stage, or one number for all stages.
+    """Numbers in one unit of time of the caller's choice; each per stage, or one number for all stages. Only
+    `ways` is per rank.
 
     Args:
         F: forward of a micro-batch. I, W: input- and weight-gradient half of a backward.
         B: a whole backward; default I + W.
-        reduce: gradient reduction of a stage over its replicas; it runs beside computation.
+        reduce: gradient reduction of a stage over its replicas and ways; it runs beside computation.
         step: optimizer step of a stage.
         micro_batches: relative size of each micro-batch, multiplying computation and message size.
         latency: of any message between ranks.
@@ -30,6 +31,10 @@ class Costs:
         links: ``{(from rank, to rank): factor}`` multiplies the transfer time on a directed link.
         recompute: every backward (or I) first runs the forward again.
         activation: what one micro-batch in flight keeps on a stage, in bytes.
+        ways: processes that share each rank of the schedule, and split every micro-batch: its F, B, I and W
+            take one g-th of the time on g ways, and keep one g-th of the bytes. Messages stay whole (with
+            equal groups g messages travel side by side; that is not modelled), and so does STEP, which every
+            way does for itself.
     """
 
     F: PerStage = 1.0
@@ -45,6 +50,18 @@ class Costs:
     links: Mapping[tuple[int, int], float] = field(default_factory=dict)
     recompute: bool = False
     activation: PerStage = 1.0
+    ways: PerStage = 1
+
+    def ways_of(self, num_ranks: int) -> list[float]:
+        """`ways` as a list over ranks. Raises InputError on a wrong length or a number below 1."""
+        values = [float(self.ways)] * num_ranks if isinstance(self.ways, (int, float)) else [*self.ways]
+        faults = Faults("costs")
+        if len(values) != num_ranks:
+            faults.add(f"ways: {len(values)} numbers for {num_ranks} ranks")
+        if any(not entry >= 1 for entry in values):
+            faults.add(f"ways: must be at least 1, got {self.ways}")
+        faults.raise_if_any()
+        return values
 
     def __post_init__(self) -> None:
         faults = Faults("costs")

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from gnnpar.schedule import kernel, loop
+from gnnpar.schedule.action import COMPUTE, Kind
 from gnnpar.schedule.costs import Costs
 from gnnpar.schedule.dependencies import Dependencies, neighbours_in_replica
 from gnnpar.schedule.schedule import Schedule
@@ -76,6 +77,8 @@ def _plan(
     reads_ptr, reads = _rows(dependencies.reads or ())
     readers_ptr, readers = _rows(dependencies.readers or ())
     durations = costs.durations(num_stages)
+    ways = costs.ways_of(schedule.num_ranks)
+    places = [(stage, ways[rank]) for row in schedule.placement for stage, rank in enumerate(row)]
     latency, transfer, link = _links(schedule, costs)
     sizes = (
         schedule.num_replicas,
@@ -107,7 +110,11 @@ def _plan(
         reads=make.ints(reads),
         readers_ptr=make.ints(readers_ptr),
         readers=make.ints(readers),
-        duration=make.floats(cost for kind in range(10) for cost in durations.get(kind, [0.0] * num_stages)),  # type: ignore[call-overload]
+        duration=make.floats(
+            durations[kind][stage] / (share if kind in COMPUTE else 1.0) if kind in durations else 0.0
+            for kind in Kind
+            for stage, share in places
+        ),
         scale=make.floats(costs.scales(schedule.num_micro_batches)),
         latency=make.floats(latency),
         transfer=make.floats(transfer),

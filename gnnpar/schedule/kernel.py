@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     reads: Any
     readers_ptr: Any
     readers: Any
-    duration: Any  # [10*S] by kind and stage
+    duration: Any  # [10*R*S] by kind, replica and stage
     scale: Any  # [M]
     latency: Any  # [2*R*E] forward messages, then backward ones
     transfer: Any

@@ -72,7 +72,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                 if kind == F:
                     if st.done[row] >= 0:
                         return DUPLICATE, r, k
-                    length += p.duration[s] * p.scale[m]
+                    length += p.duration[here] * p.scale[m]
                     for x in range(p.in_ptr[s], p.in_ptr[s + 1]):
                         q = (rep * E + p.in_edge[x]) * M
                         if exact:
@@ -94,7 +94,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                 elif kind in (B, I):
                     if st.done[RSM + row] >= 0:
                         return DUPLICATE, r, k
-                    length += p.duration[kind * S + s] * p.scale[m]
+                    length += p.duration[kind * R * S + here] * p.scale[m]
                     t = st.done[row]
                     if t < 0:
                         blocked = True
@@ -120,7 +120,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                 elif kind == W:
                     if st.done[2 * RSM + row] >= 0:
                         return DUPLICATE, r, k
-                    length += p.duration[W * S + s] * p.scale[m]
+                    length += p.duration[W * R * S + here] * p.scale[m]
                     t = st.done[RSM + row]
                     if t < 0:
                         blocked = True
@@ -202,7 +202,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                     blocked = st.ended[here] < st.total[here] or st.posted[s] < st.expected[s]
                     if st.expected[s]:
                         ready = max(ready, st.reduced_at[s])
-                    length = p.duration[STEP * S + s]
+                    length = p.duration[STEP * R * S + here]
             if blocked:
                 break
             # 2. Run it, and tell whoever waits for it.
@@ -252,7 +252,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                 st.posted[s] += 1
                 st.reduced_at[s] = max(st.reduced_at[s], ready)
                 if st.posted[s] == st.expected[s]:
-                    st.reduced_at[s] += p.duration[REDUCE * S + s]
+                    st.reduced_at[s] += p.duration[REDUCE * R * S + here]
                     for x in range(R):
                         peer = p.rank_of[x * S + s]
                         if peer != r and not st.queued[peer]:

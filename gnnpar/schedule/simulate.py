@@ -42,7 +42,7 @@ class SimulationResult:
         communicating: time of each rank inside blocking messages (part of idle).
         peak_in_flight: most micro-batches of a rank's stages between F and the end of their backward
             (W, where it is split), counted per stage.
-        peak_bytes: most bytes that these keep, by ``costs.activation``.
+        peak_bytes: most bytes that these keep, by ``costs.activation``, on each way of the rank.
         messages: messages between ranks in one step.
     """
 
@@ -82,11 +82,12 @@ class SimulationResult:
         """(time, activation bytes) of a rank after every change, in program order."""
         sizes = self._costs.per_stage("activation", self.schedule.num_stages)
         scales = self._costs.scales(self.schedule.num_micro_batches)
+        ways = self._costs.ways_of(self.schedule.num_ranks)[rank]
         state, at, held = self._outcome.state, self._outcome.plan.ptr[rank], 0.0
         points: list[tuple[float, float]] = []
         for item in self.schedule.ranks[rank]:
             for part in item.parts:
-                size = sizes[part.stage] * sum(scales[batch] for batch in part.micro_batches)
+                size = sizes[part.stage] * sum(scales[batch] for batch in part.micro_batches) / ways
                 if part.kind == Kind.F:
                     held += size
                     points.append((float(state.start[at]), held))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gnnpar.schedule.action import Action, Item, Kind
 from gnnpar.schedule.program import Program
+from gnnpar.schedule.reductions import reduced
 from gnnpar.schedule.schedule import Schedule
 
 __all__ = ["whole"]
@@ -12,21 +13,19 @@ __all__ = ["whole"]
 def whole(like: Schedule) -> Schedule:
     """One micro-batch through the stages of `like`, forward then backward: what an exact step runs.
 
-    Stages stay on their ranks. Schedules with several replicas are not for dependent micro-batches, so only
-    the first replica is used.
+    Stages stay on their ranks. Of several replicas the first one runs it; the others take part in the
+    reductions, which `like` asks for, and so make the same update.
     """
-    ranks: list[list[Item]] = []
+    wanted = reduced(like)
+    ranks: list[Program] = []
     for rank in range(like.num_ranks):
-        stages = [stage for replica, stage in like.stages_on(rank) if replica == 0]
-        program: list[Item] = [Action(Kind.F, stage, (0,)) for stage in stages]
-        program += [Action(Kind.B, stage, (0,)) for stage in reversed(stages)]
-        program += [Action(Kind.STEP, stage) for stage in stages]
-        ranks.append(program)
-    return Schedule(
-        f"{like.name}, whole",
-        like.num_stages,
-        1,
-        tuple(map(Program, ranks)),
-        (like.placement[0],),
-        like.stage_edges,
-    )
+        held = like.stages_on(rank)
+        first = [stage for replica, stage in held if replica == 0]
+        program: list[Item] = [Action(Kind.F, stage, (0,)) for stage in first]
+        program += [Action(Kind.B, stage, (0,)) for stage in reversed(first)]
+        reducing = sorted((one for one in held if one in wanted), key=lambda one: (-one[1], one[0]))
+        program += [Action(Kind.REDUCE, stage, (), replica) for replica, stage in reducing]
+        program += [Action(Kind.STEP, stage, (), replica) for replica, stage in held]
+        ranks.append(Program(program))
+    name = f"{like.name}, whole"
+    return Schedule(name, like.num_stages, 1, tuple(ranks), like.placement, like.stage_edges)

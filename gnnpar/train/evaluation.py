@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
-from gnnpar.dist import Context, Transport
+from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.history import CutStore, Reads
 from gnnpar.runtime import Aggregation, Executor, Payload, Slot, pull_scales
 from gnnpar.schedule import Schedule
@@ -38,7 +38,8 @@ class Scores:
 
 
 class Evaluator:
-    """Runs the whole graph through all stages, each on its rank (the first replica's, if there are several).
+    """Runs the whole graph through all stages, each on the first way of its column (of the first replica, if
+    there are several): all ways hold the same parameters.
 
     Memory: the payloads of all chunks; cuts use buffers that are idle between steps, and only where there are
     none two buffers `[N, K]` of their own.
@@ -47,19 +48,19 @@ class Evaluator:
     def __init__(
         self,
         schedule: Schedule,
+        mesh: Mesh,
         executor: Executor,
         transport: Transport,
         chunked: ChunkedGraph,
         context: Context,
         config: RunConfig,
     ) -> None:
-        self.schedule = schedule
         self.executor = executor
         self.transport = transport
         self.chunked = chunked
         self.context = context
         self.metric = config.train.metric
-        self.last_rank = schedule.rank_of(schedule.num_stages - 1)
+        self.ranks = [mesh.rank_of(schedule.rank_of(stage)) for stage in range(schedule.num_stages)]
         dtype = getattr(torch, config.dtype)
         self.scales = {
             number: pull_scales([layer for _, layer in stage.layers], chunked.graph, dtype)
@@ -79,25 +80,24 @@ class Evaluator:
                 for mask in (graph.train_mask, graph.val_mask, graph.test_mask)
             ]
             scores.append(mean_loss(logits, graph.y, graph.val_mask))
-        scores = self.context.broadcast_object(scores, self.last_rank, "sharing the scores")
+        scores = self.context.broadcast_object(scores, self.ranks[-1], "sharing the scores")
         train, val, test, val_loss = scores
         return Scores(train, val, test, val_loss, time.perf_counter() - start, self.metric)
 
     def logits(self, reads: Reads) -> Tensor | None:
         """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""
         payloads: dict[Chunk, Payload] = {}
-        for number in range(self.schedule.num_stages):
-            rank = self.schedule.rank_of(number)
+        for number, rank in enumerate(self.ranks):
             if rank != self.context.rank:
                 continue
-            before = self.schedule.rank_of(number - 1) if number else rank
+            before = self.ranks[number - 1] if number else rank
             if before != rank:
                 payloads = self._receive(number, before, reads.slots[0])
             payloads = self._stage(number, payloads, reads)
-            after = self.schedule.rank_of(number + 1) if number + 1 < self.schedule.num_stages else rank
+            after = self.ranks[number + 1] if number + 1 < len(self.ranks) else rank
             if after != rank:
                 self._send(number, after, payloads)
-        if self.context.rank != self.last_rank:
+        if self.context.rank != self.ranks[-1]:
             return None
         return torch.cat([payload[0] for payload in payloads.values()])
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gnnpar.config.schema import RunConfig
+from gnnpar.dist import Mesh
 from gnnpar.errors import InputError
-from gnnpar.schedule import Schedule, check
+from gnnpar.schedule import Schedule, check, with_reductions
 from gnnpar.schedule.families import FAMILIES
 
 __all__ = ["build_schedule", "schedule_faults"]
@@ -22,7 +23,8 @@ _KEYS = {
 
 
 def build_schedule(config: RunConfig) -> Schedule:
-    """The schedule of one step over `batch.num_chunks` micro-batches and `parallel.stages` ranks.
+    """The schedule of one step over `batch.num_chunks` micro-batches and `parallel.stages` ranks. Stages are
+    reduced where several ways share a rank.
 
     Raises:
         InputError: no such family, counts that it is not defined for, or an order that the micro-batches do
@@ -42,6 +44,8 @@ def build_schedule(config: RunConfig) -> Schedule:
             f"schedule.name: the stages of {name} branch, but the layers of a LayerStack are a chain; pass "
             f"schedule.name=one_f_one_b, which is {name} on a chain"
         )
+    ways = Mesh.of(config).ways
+    schedule = with_reductions(schedule, [rank for rank, count in enumerate(ways) if count > 1])
     if config.batch.kind == "clusters":
         _check(schedule, batch="cluster")
         return schedule

@@ -19,7 +19,7 @@ from gnnpar.config.compose import compose
 from gnnpar.config.schema import DatasetConfig, RunConfig
 from gnnpar.data.foreign import as_graph
 from gnnpar.data.home import data_home
-from gnnpar.dist import Context
+from gnnpar.dist import Context, Mesh
 from gnnpar.dist.context import check_device
 from gnnpar.dist.launched import Membership, under_launcher
 from gnnpar.errors import Faults, InputError
@@ -85,7 +85,7 @@ class RunResult:
 
 
 def run(config: RunConfig, command: Sequence[str] = ()) -> RunResult:
-    """Run a configuration from its dataset on, in `parallel.stages` processes of its own.
+    """Run a configuration from its dataset on, in processes of its own: `parallel.ways` a stage.
 
     Raises `InputError` before anything is written where the configuration, the data or the model are at
     fault, and `RunError` where a process fails.
@@ -133,10 +133,13 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     with faults.collected():
         check_device(config.device)
     faults.extend(validate(graph))
-    if config.batch.num_chunks > graph.num_nodes:
+    mesh = Mesh.of(config)
+    if mesh.num_chunks > graph.num_nodes:
+        each = f" of {mesh.slot_size} chunks each, for parallel.ways={list(mesh.ways)}"
         faults.add(
-            f"batch.num_chunks: {config.batch.num_chunks} chunks, but the graph has only "
-            f"{graph.num_nodes} vertices; use {graph.num_nodes} or fewer"
+            f"batch.num_chunks: {config.batch.num_chunks} {'chunks' if mesh.is_plain else 'micro-batches'}"
+            f"{'' if mesh.is_plain else each}, but the graph has only {graph.num_nodes} vertices; use "
+            f"{graph.num_nodes // mesh.slot_size or 'fewer ways and 1'} or fewer"
         )
     if config.train.metric == "rocauc" and not graph.multi_label and graph.num_classes > 2:
         faults.add(
@@ -171,7 +174,7 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
 
 def _cut(config: RunConfig, graph: Graph) -> Partition:
     cache = data_home() / "partitions"
-    return partition_from_config(graph, config.partition, config.batch.num_chunks, cache_dir=cache)
+    return partition_from_config(graph, config.partition, Mesh.of(config).num_chunks, cache_dir=cache)
 
 
 def start(
@@ -193,7 +196,7 @@ def as_parent(config: RunConfig, make: Callable[[], Job]) -> RunResult:
     check_run_dir(config)  # before data is read
     job = make()
     try:
-        launch_workers(job.run_dir, config.parallel.stages, config.launch)
+        launch_workers(job.run_dir, Mesh.of(config).size, config.launch)
     except (KeyboardInterrupt, SystemExit):
         logger.warning("stopped; what was written until then is in %s", job.run_dir)
         raise
@@ -207,15 +210,15 @@ def as_rank(config: RunConfig, make: Callable[[], Job]) -> RunResult:
 
     The hosts must share the run directory and the dataset's folder.
     """
-    member = Membership.join(config.launch.timeout_s)
-    if member.world_size != config.parallel.stages:
-        raise InputError(
-            "configuration",
-            [
-                f"parallel.stages: {config.parallel.stages} stages need as many processes, but the launcher "
-                f"started {member.world_size}; set parallel.stages={member.world_size}"
-            ],
-        )
+    member, mesh = Membership.join(config.launch.timeout_s), Mesh.of(config)
+    if member.world_size != mesh.size:
+        need = f"{config.parallel.stages} stages need as many processes"
+        cure = f"set parallel.stages={member.world_size}"
+        if not mesh.is_plain:
+            need = f"stages of {list(mesh.ways)} ways need {mesh.size} processes"
+            cure = "make the numbers of parallel.ways add up to that"
+        text = f"parallel.stages: {need}, but the launcher started {member.world_size}; {cure}"
+        raise InputError("configuration", [text])
     job = Job(Path(member.share(lambda: str(make().run_dir), "preparing the run")))
     context = Context.join(
         member.rank,

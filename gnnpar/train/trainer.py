@@ -16,9 +16,9 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from gnnpar.batch import ChunkedGraph, chunk_order
+from gnnpar.batch import ChunkedGraph, slot_order
 from gnnpar.config.schema import RunConfig
-from gnnpar.dist import Context, Transport
+from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.errors import RunError
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.model import LayerStack
@@ -63,7 +63,7 @@ class Trainer:
         model: all layers.
         chunked: the graph, renumbered chunk by chunk.
         config: of the run, the same on all ranks.
-        context: of this rank; its world size is `parallel.stages`.
+        context: of this rank; its world size is the sum of `parallel.ways` over `parallel.stages`.
     """
 
     def __init__(self, model: LayerStack, chunked: ChunkedGraph, config: RunConfig, context: Context) -> None:
@@ -77,14 +77,18 @@ class Trainer:
         model.to(device=context.device, dtype=dtype)
         self.num_parameters = sum(p.numel() for p in model.parameters())
         self.schedule = build_schedule(config)
-        self.split = plan_stages(model, self.chunked, config, context, self.schedule.num_stages)
+        self.mesh = Mesh.of(config)
+        holders = zip(*self.schedule.placement, strict=True)
+        ways = [min(self.mesh.ways[column] for column in of_stage) for of_stage in holders]
+        self.split = plan_stages(model, self.chunked, config, context, self.schedule.num_stages, ways)
         release_freed_memory()
         self.policy = HistoryPolicy.of(config)
         copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
         trained = self.chunked.isolated if config.batch.kind == "clusters" else self.chunked
-        self.planner = ReadsPlanner(trained, self.policy, copies, model.chunk_dependent)
+        self.planner = ReadsPlanner(trained, self.policy, copies, model.chunk_dependent, self.mesh.slot_size)
         # Evaluation reads all edges, also where training leaves some out.
         self.whole_planner = ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
+        self.column, self.way = self.mesh.place_of(context.rank)
         # Replicas of a stage hold parameters of their own, which start equal and stay so.
         models = [model, *(copy.deepcopy(model) for _ in range(1, self.schedule.num_replicas))]
         bounds = [0, *accumulate(self.split)]
@@ -97,11 +101,13 @@ class Trainer:
                 config,
                 context.device,
             )
-            for replica, stage in self.schedule.stages_on(context.rank)
+            for replica, stage in self.schedule.stages_on(self.column)
         }
         transport = Transport(context, self.recorder)
-        self.executor = Executor(context.rank, stages, transport, self.recorder, context.device)
-        self.evaluator = Evaluator(self.schedule, self.executor, transport, self.chunked, context, config)
+        self.executor = Executor(context.rank, stages, transport, self.recorder, context.device, self.mesh)
+        self.evaluator = Evaluator(
+            self.schedule, self.mesh, self.executor, transport, self.chunked, context, config
+        )
         self._updates = [self._update(models[replica], stage) for (replica, _), stage in stages.items()]
         self._lowered = lower(self.schedule), lower(whole(self.schedule))
 
@@ -117,8 +123,12 @@ class Trainer:
         """All micro-batches, then one optimizer update. Raises `RunError` where the loss is not finite."""
         start = time.perf_counter()
         config = self.config
-        self.step_order = chunk_order(
-            self.chunked.num_chunks, config.seed, self.step, shuffle=config.batch.shuffle
+        self.step_order = slot_order(
+            config.batch.num_chunks,
+            self.mesh.slot_size,
+            config.seed,
+            self.step,
+            shuffle=config.batch.shuffle,
         )
         reads = self.planner.plan(self.step, self.step_order)
         for update in self._updates:
@@ -161,7 +171,9 @@ class Trainer:
         """This rank's stages and their layers, in words."""
         last = sum(self.split) - 1
         names = ["encoder", *(f"layers.{i}" for i in range(last - 1)), "decoder"]
-        return ", ".join(
+        ways = self.mesh.ways[self.column]
+        shared = f"way {self.way} of {ways} of " if ways > 1 else ""
+        return shared + ", ".join(
             f"stage {stage}{f' of replica {replica}' if self.schedule.num_replicas > 1 else ''}: "
             f"{names[held.layers[0][0]]} to {names[held.layers[-1][0]]}"
             for (replica, stage), held in self.executor.stages.items()
@@ -192,7 +204,7 @@ class Trainer:
         replicas = [replica for replica, _ in self.executor.stages]
         square = torch.zeros(1, dtype=torch.float64, device=self.context.device)
         for replica, update in zip(replicas, self._updates, strict=True):
-            for gradient in update.gradients() if replica == 0 else ():
+            for gradient in update.gradients() if replica == self.way == 0 else ():
                 square += gradient.double().square().sum()
         self.context.all_reduce(square, "summing gradient norms")
         coefficient = clip_coefficient(float(square), self.config.train.grad_clip)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from gnnpar.dist import Context, Transport
+from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.runtime.reduce import Reduction
 from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
@@ -15,38 +15,43 @@ LARGE = 2.0**53
 """Adding 1 to it changes nothing: sums depend on their order."""
 
 
-def stages_of(held):
+def stages_of(held, way=0):
     """(replica, stage) → a stage of parameters whose gradients are told apart."""
-    return {key: SimpleNamespace(parameters=parameters(*key).copy) for key in held}
+    return {
+        (replica, stage): SimpleNamespace(parameters=parameters(replica, stage, way).copy)
+        for replica, stage in held
+    }
 
 
-def parameters(replica, stage):
+def parameters(replica, stage, way=0):
     made = [nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in SHAPES]
     for number, p in enumerate(made[:-1]):
-        draw = torch.Generator().manual_seed(100 * stage + 10 * replica + number)
+        draw = torch.Generator().manual_seed(1000 * way + 100 * stage + 10 * replica + number)
         p.grad = torch.randn(p.shape, generator=draw, dtype=torch.float64)
-        p.grad.view(-1)[0] = [LARGE, 1.0, -LARGE, 1.0][replica]
+        p.grad.view(-1)[0] = [LARGE, 1.0, -LARGE, 1.0][(replica + way) % 4]
     return made  # the last has no gradient
 
 
-def wanted(replicas, stage):
-    """The sums over all replicas, one a parameter."""
-    columns = zip(*(parameters(replica, stage) for replica in range(replicas)), strict=True)
+def wanted(holders, stage):
+    """The sums over all (replica, way), one a parameter."""
+    columns = zip(*(parameters(replica, stage, way) for replica, way in holders), strict=True)
     return [sum(torch.zeros_like(p) if p.grad is None else p.grad for p in ps) for ps in columns]
 
 
-def reduce_all(context, placement, num_ranks):
+def reduce_all(context, placement, num_ranks, ways=None):
     """All reductions of this rank, as the executor does them; the gradients that come out, and bytes sent."""
     num_stages = len(placement[0])
     schedule = Schedule("replicas", num_stages, 1, tuple(() for _ in range(num_ranks)), placement)
-    held = schedule.stages_on(context.rank)
-    stages = stages_of(held)
+    mesh = Mesh(ways or (1,) * num_ranks, 12)
+    column, way = mesh.place_of(context.rank)
+    held = schedule.stages_on(column)
+    stages = stages_of(held, way)
     recorder = Recorder()
     transport = Transport(context, recorder)
     started = []
     for replica, stage in held:
         action = Action(Kind.REDUCE, stage, (), replica)
-        started.append(Reduction.start(action, schedule, stages, transport))
+        started.append(Reduction.start(action, schedule, mesh, stages, transport))
     for one in started:
         one.finish(started)
     found = {key: [p.grad for p in stages[key].parameters()] for key in held}
@@ -54,13 +59,19 @@ def reduce_all(context, placement, num_ranks):
 
 
 def check(ranks, replicas, num_stages):
+    close(ranks, [[(replica, 0) for replica in range(replicas)]] * num_stages)
     found = {key: gradients for rank, _ in ranks for key, gradients in rank.items()}
     assert len(found) == replicas * num_stages
-    for stage in range(num_stages):
-        first = found[0, stage]
-        for replica in range(replicas):
-            assert all(torch.equal(a, b) for a, b in zip(found[replica, stage], first, strict=True))
-        for gradient, total in zip(first, wanted(replicas, stage), strict=True):
+
+
+def close(ranks, holders_of):
+    """All copies of a stage hold the same bits, which are the sum over its (replica, way)s."""
+    for stage, holders in enumerate(holders_of):
+        first, *others = (held for rank, _ in ranks for (_, number), held in rank.items() if number == stage)
+        assert len(others) == len(holders) - 1
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(other, first, strict=True))
+        for gradient, total in zip(first, wanted(holders, stage), strict=True):
             assert gradient.shape == total.shape
             torch.testing.assert_close(gradient, total, rtol=0, atol=4.0)  # the large ones cancel to rounding
             torch.testing.assert_close(gradient.view(-1)[1:], total.view(-1)[1:], rtol=1e-14, atol=1e-14)
@@ -86,16 +97,32 @@ def test_a_rank_may_hold_some_of_the_replicas(pool):
     check(ranks, 3, 1)
 
 
+def test_ways_hold_the_same_bits(pool):
+    """Three ways of one stage, whose sum depends on its order."""
+    ranks = pool.run(reduce_all, 3, ((0,),), 1, (3,))
+    close(ranks, [[(0, 0), (0, 1), (0, 2)]])
+    size = 8 * sum(torch.zeros(shape).numel() for shape in SHAPES)
+    assert [sent for _, sent in ranks] == [{"weight": 2 * size}] * 3
+
+
+def test_replicas_of_different_numbers_of_ways_hold_the_same_bits(pool):
+    """Bidirectional, two ways and one: three copies of each stage."""
+    ranks = pool.run(reduce_all, 3, ((0, 1), (1, 0)), 2, (2, 1))
+    close(ranks, [[(0, 0), (0, 1), (1, 0)], [(0, 0), (1, 0), (1, 1)]])
+
+
 def test_what_a_replica_adds_is_what_it_had_when_the_reduction_began():
     schedule = Schedule("replicas", 1, 1, ((),), ((0,), (0,)))
     stages = stages_of(schedule.stages_on(0))
     transport = Transport(Context.single(), Recorder())
     started = [
-        Reduction.start(Action(Kind.REDUCE, 0, (), replica), schedule, stages, transport)
+        Reduction.start(Action(Kind.REDUCE, 0, (), replica), schedule, Mesh((1,), 1), stages, transport)
         for replica in range(2)
     ]
     started[0].finish(started)  # writes replica 0's gradients, which replica 1 must not read
     started[1].finish(started)
     grads = [[p.grad for p in stages[replica, 0].parameters()] for replica in range(2)]
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
-    torch.testing.assert_close(grads[0][0].view(-1)[1:], wanted(2, 0)[0].view(-1)[1:], rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(
+        grads[0][0].view(-1)[1:], wanted([(0, 0), (1, 0)], 0)[0].view(-1)[1:], rtol=1e-14, atol=1e-14
+    )

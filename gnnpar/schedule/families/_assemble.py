@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gnnpar.errors import Faults, InputError
-from gnnpar.schedule.action import Action, Item, Kind
-from gnnpar.schedule.program import Program, code, decode
+from gnnpar.schedule.action import Item, Kind
+from gnnpar.schedule.program import Program, code
+from gnnpar.schedule.reductions import insert_reductions
 from gnnpar.schedule.schedule import Schedule
 
 __all__ = ["assemble", "require"]
@@ -43,7 +44,7 @@ def assemble(
     for order, mine in zip(orders, held, strict=True):
         items = list(order)
         if len(placement) > 1:
-            items = _with_reductions(items, mine)
+            items = insert_reductions(items, mine)
         items += [code(Kind.STEP, stage, 0, replica) for replica, stage in mine]
         ranks.append(Program(items))
     return Schedule(
@@ -54,16 +55,3 @@ def assemble(
         placement=tuple(map(tuple, placement)),
         edges=None if edges is None else tuple(edges),
     )
-
-
-def _with_reductions(items: Sequence[Item | int], held: Sequence[tuple[int, int]]) -> list[Item | int]:
-    waiting = set(held)
-    backwards: list[Item | int] = []
-    for item in reversed(items):
-        for part in decode([item]).parts if isinstance(item, int) else item.parts:
-            if part.kind in (Kind.B, Kind.W) and (part.replica, part.stage) in waiting:
-                waiting.remove((part.replica, part.stage))
-                backwards.append(Action(Kind.REDUCE, part.stage, (), part.replica))
-        backwards.append(item)
-    early = [Action(Kind.REDUCE, stage, (), replica) for replica, stage in sorted(waiting)]
-    return [*early, *reversed(backwards)]

@@ -1,0 +1,76 @@
+"""`Mesh`: which process is which way of which column of the pipeline, and which chunks are its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from gnnpar.config.schema import RunConfig
+
+__all__ = ["Mesh"]
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Columns of a pipeline, each shared by some ways.
+
+    A schedule places stages on columns (it calls them ranks). All ways of a column follow its program, each
+    over its own chunks of every slot, so groups may differ in size: a micro-batch is split over the ways and
+    its parts meet again in the next column, whatever its size (DAPPLE, Fan et al. 2021, §3; PipeDream,
+    Narayanan et al. 2019, §3.1, deals whole micro-batches round-robin instead). Processes are numbered column
+    by column.
+
+    Attributes:
+        ways: g of every column.
+        num_chunks: C, chunks of the graph, a multiple of every g: way w has chunks w · C/g to (w+1) · C/g - 1,
+            the same in every step.
+    """
+
+    ways: tuple[int, ...]
+    num_chunks: int
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Mesh:
+        """That of a configuration: each of `batch.num_chunks` micro-batches is a slot of `slot_size` chunks."""
+        given, columns = config.parallel.ways, config.parallel.stages
+        ways = (given,) * columns if isinstance(given, int) else given
+        return cls(ways, math.lcm(*ways) * config.batch.num_chunks)
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return sum(self.ways)
+
+    @property
+    def is_plain(self) -> bool:
+        """True where every column is one process."""
+        return max(self.ways) == 1
+
+    @property
+    def slot_size(self) -> int:
+        """L, chunks of one slot: the fewest that every column can share out evenly."""
+        return math.lcm(*self.ways)
+
+    def rank_of(self, column: int, way: int = 0) -> int:
+        """The process that is this way of this column."""
+        return self._first[column] + way
+
+    def ranks_of(self, column: int) -> range:
+        """All processes of a column, by way."""
+        return range(self._first[column], self._first[column + 1])
+
+    def place_of(self, rank: int) -> tuple[int, int]:
+        """(column, way) of a process."""
+        column = next(c for c in range(len(self.ways)) if rank < self._first[c + 1])
+        return column, rank - self._first[column]
+
+    def owner(self, column: int, chunk: int) -> int:
+        """The process of a column that runs the chunk of this index."""
+        ways = self.ways[column]
+        return self.rank_of(column, chunk * ways // self.num_chunks if ways > 1 else 0)
+
+    @cached_property
+    def _first(self) -> tuple[int, ...]:
+        return (0, *accumulate(self.ways))
