@@ -47,6 +47,12 @@ class HistoryPolicy:
         since = step - (self.warmup_steps - 1)
         return self.mode == "snapshot" and since >= 0 and since % self.period == 0
 
+    def keeps(self, step: int) -> bool:
+        """True where a later step will read rows of this one as history."""
+        if self.mode == "latest":
+            return step >= self.warmup_steps - 1
+        return self.closes(step)
+
     def num_snapshots_before(self, step: int) -> int:
         """Snapshots taken by steps 0 … step - 1."""
         return max(0, (step - self.warmup_steps) // self.period + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -39,12 +39,19 @@ class Columns:
 class Reads:
     """One step's answer to "who reads what".
 
+    Where replicas run different chunks, `of` gives the answer for each: a chunk of another replica counts as
+    one that runs later, so it is read from history, and as one that ran earlier in the backward pass, so it
+    sends no gradient.
+
     Attributes:
         slots: the chunks in the order in which they run; those of one slot run together.
-        position: `[C]` int32, the slot of every chunk.
+        position: `[C]` int32, the slot of every chunk, or the number of slots if another replica runs it.
         live, stale: offsets in the buffer of the copy being written, and of the one read as history.
         age: steps since the histories read in this step were computed (0: none are read).
         history_share: share of all edge reads that are historical.
+        kept: a later step will read rows of this one.
+        streams: the replica that runs each slot.
+        views: of each replica, where there are several.
     """
 
     planner: ReadsPlanner
@@ -54,6 +61,19 @@ class Reads:
     stale: int
     age: int
     history_share: float
+    kept: bool = False
+    streams: tuple[int, ...] = ()
+    replica: int = 0
+    views: tuple[Reads, ...] = ()
+
+    def of(self, replica: int) -> Reads:
+        """What the chunks of one replica read."""
+        return self.views[replica] if self.views else self
+
+    def ran(self, replica: int) -> tuple[Chunk, ...]:
+        """The chunks that a replica runs, in order."""
+        pairs = zip(self.slots, self.streams, strict=True)
+        return tuple(chunk for slot, runs in pairs if runs == replica for chunk in slot)
 
     @property
     def exact(self) -> bool:
@@ -70,7 +90,7 @@ class Reads:
         if self.planner.policy.mode == "drop":
             return Edges(*keep_edges(graph.indptr, graph.indices, *order, "not_after", graph.edge_weight))
         redirected = redirect_edges(
-            graph.indptr, graph.indices, *order, self.live, self.stale, self.planner.scratch
+            graph.indptr, graph.indices, *order, self.live, self.stale, self.planner.scratch(self.replica)
         )
         return Edges(graph.indptr, redirected, graph.edge_weight)
 
@@ -87,7 +107,8 @@ class Reads:
         if self.exact:
             return Edges(indptr, indices, weight)
         relation = "together" if self.planner.policy.gamma == 0.0 else "not_before"
-        order = (self.planner.chunked.chunk_of, self.position)
+        foreign = self.position == len(self.slots)
+        order = (self.planner.chunked.chunk_of, self.position.masked_fill(foreign, -1))
         return Edges(*keep_edges(indptr, indices, *order, relation, weight))
 
     @property
@@ -141,6 +162,7 @@ class ReadsPlanner:
         copies: 1 or 2 copies of every cut. Two are needed where a snapshot outlives the step, and where
             recomputation must find again what it read.
         slot_size: chunks of each slot, next to each other in the order.
+        streams: the replica that runs each slot, where chunks are dealt to several.
         chunk_dependent: the model looks at all rows of a slot at once, so an exact slot must be one chunk.
             Else it runs chunk by chunk between two aggregations, which is easier on caches and memory.
     """
@@ -152,13 +174,16 @@ class ReadsPlanner:
         copies: int,
         chunk_dependent: bool = False,
         slot_size: int = 1,
+        streams: tuple[int, ...] = (),
     ) -> None:
+        self.streams = streams
         self.slot_size = slot_size
         self.together = (chunked.whole,) if chunk_dependent else chunked.chunks
         self.chunked = chunked
         self.policy = policy
         self.copies = copies
         self._blocks: dict[Chunk, tuple[Block, Tensor]] = {}
+        self._scratch: dict[int, Tensor] = {}
 
     @cached_property
     def transpose(self) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -169,10 +194,11 @@ class ReadsPlanner:
         indptr, destinations, edge = graph.transpose
         return indptr, destinations, None if graph.edge_weight is None else graph.edge_weight[edge]
 
-    @cached_property
-    def scratch(self) -> Tensor:
-        """Room for one redirected copy of the columns."""
-        return torch.empty_like(self.chunked.graph.indices)
+    def scratch(self, replica: int) -> Tensor:
+        """Room for one redirected copy of the columns; replicas run side by side."""
+        if replica not in self._scratch:
+            self._scratch[replica] = torch.empty_like(self.chunked.graph.indices)
+        return self._scratch[replica]
 
     def plan(self, step: int, order: tuple[int, ...]) -> Reads:
         """`order`: the chunks as they run, slot after slot, unless the step is an exact one."""
@@ -186,11 +212,26 @@ class ReadsPlanner:
         position = torch.zeros(len(chunks), dtype=torch.int32)
         if not exact:
             position[list(order)] = torch.arange(len(order), dtype=torch.int32) // width
-        live, stale = self._offsets(step)
-        late = (position[None, :] > position[:, None]) if self.policy.mode != "drop" else None
-        share = 0.0 if late is None or exact else self._share(late)
-        age = 0 if exact else self.policy.age(step)
-        return Reads(self, slots, position.to(self.chunked.chunk_of.device), live, stale, age, share)
+        streams = (0,) * len(slots) if exact or not self.streams else self.streams
+        runs = torch.tensor(streams)[position.long()]
+        late = (position[None, :] > position[:, None]) | (runs[None, :] != runs[:, None])
+        share = 0.0 if exact or self.policy.mode == "drop" else self._share(late)
+        device = self.chunked.chunk_of.device
+        whole = Reads(
+            self,
+            slots,
+            position.to(device),
+            *self._offsets(step),
+            age=0 if exact else self.policy.age(step),
+            history_share=share,
+            kept=self.policy.keeps(step),
+            streams=streams,
+        )
+        if not any(streams):
+            return whole
+        places = [position.masked_fill(runs != one, len(slots)) for one in range(max(streams) + 1)]
+        views = (replace(whole, position=at.to(device), replica=one) for one, at in enumerate(places))
+        return replace(whole, views=tuple(views))
 
     @cached_property
     def exact(self) -> Reads:

@@ -17,7 +17,7 @@ from gnnpar.model.layer import Carries, Layer
 from gnnpar.model.locality import locality_faults
 from gnnpar.model.rows import Rows
 from gnnpar.model.tiny import tiny_graph
-from gnnpar.model.trace import TensorSpec, trace
+from gnnpar.model.trace import TensorSpec, Trace, trace
 from gnnpar.model.whole import WholeGraph, apply_layer
 
 __all__ = ["LayerStack"]
@@ -119,11 +119,20 @@ class LayerStack(nn.Module):
         Raises:
             InputError: the faults of `check`.
         """
-        if next((p.device.type for p in self.parameters()), "cpu") != "cpu":
-            return copy.deepcopy(self).cpu().payload_specs(graph)  # the tiny graph is on the CPU
-        self._require(graph)
-        tiny = _like(_signature(graph)).to_dtype(self._dtype())
-        return trace(_names(self.layers), self.all_layers(), tiny).payloads
+        return self._trace(graph).payloads
+
+    def cut_specs(self, graph: Graph) -> dict[int, TensorSpec]:
+        """Shape and type of the cut of every layer that aggregates, by global index.
+
+        Raises:
+            InputError: the faults of `check`.
+        """
+        cuts = {i: passage.cut for i, passage in self._trace(graph).passages.items()}
+        return {
+            i: TensorSpec("cut", tuple(cut.shape[1:]), cut.dtype, False)
+            for i, cut in cuts.items()
+            if cut is not None
+        }
 
     def forward(self, graph: Graph, seed: int = 0, step: int = 0) -> Tensor:
         """Logits `[N, C]` of the whole graph, with autograd. `seed` and `step` key dropout (in training
@@ -143,6 +152,13 @@ class LayerStack(nn.Module):
             if i == 0 and self.reads_h0:
                 carries["h0"] = h
         return cast(Tensor, h)
+
+    def _trace(self, graph: Graph) -> Trace:
+        if next((p.device.type for p in self.parameters()), "cpu") != "cpu":
+            return copy.deepcopy(self).cpu()._trace(graph)  # the tiny graph is on the CPU
+        self._require(graph)
+        tiny = _like(_signature(graph)).to_dtype(self._dtype())
+        return trace(_names(self.layers), self.all_layers(), tiny)
 
     def _require(self, graph: Graph) -> None:
         if graph.x is None:

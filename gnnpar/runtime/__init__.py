@@ -2,12 +2,14 @@
 
 from gnnpar.runtime.aggregation import Aggregation
 from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales
+from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.executor import Executor
 from gnnpar.runtime.stage import Payload, Slot, Stage
 
 __all__ = [
     "Aggregation",
     "Executor",
+    "HistoryExchange",
     "Payload",
     "Slot",
     "Stage",

@@ -14,6 +14,7 @@ from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.errors import RunError
 from gnnpar.history import Reads
 from gnnpar.model.trace import TensorSpec
+from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.reduce import Reduction
 from gnnpar.runtime.stage import Payload, Slot, Stage
 from gnnpar.schedule import Action, Kind, Schedule
@@ -55,6 +56,7 @@ class Executor:
         recorder: gets a span for every action.
         device: of the payloads.
         mesh: the ways of every rank of the schedules; None: one each.
+        histories: where replicas run different chunks of one graph.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class Executor:
         recorder: Recorder,
         device: torch.device,
         mesh: Mesh | None = None,
+        histories: HistoryExchange | None = None,
     ) -> None:
         self.rank = rank
         self.mesh = mesh
+        self.histories = histories
         self.stages = dict(stages)
         self.transport = transport
         self.recorder = recorder
@@ -94,6 +98,8 @@ class Executor:
             reduction.finish(state.reductions)
         for message in state.sends:
             self.transport.finish(message)
+        if self.histories is not None and reads.kept:
+            self.histories.run(schedule, mesh, reads)
         return state.loss
 
     def _do(self, action: Action, state: _Step) -> None:
@@ -131,7 +137,8 @@ class Executor:
     def _forward(self, action: Action, batch: int, state: _Step) -> None:
         stage, slot = self._stage(action), self._own(batch, state)
         payloads = state.payloads.pop((action.replica, action.stage, Kind.F, batch), {})
-        out = stage.forward(slot, payloads, state.reads, state.number, split=state.splits)
+        reads = state.reads.of(action.replica)
+        out = stage.forward(slot, payloads, reads, state.number, split=state.splits)
         if stage.targets is not None:
             loss = stage.loss(slot)
             state.loss = loss if state.loss is None else state.loss + loss
@@ -140,7 +147,7 @@ class Executor:
     def _backward(self, action: Action, batch: int, state: _Step) -> None:
         stage, slot = self._stage(action), self._own(batch, state)
         gradients = state.payloads.pop((action.replica, action.stage, Kind.B, batch), {})
-        out = stage.backward(slot, gradients, state.reads, state.number)
+        out = stage.backward(slot, gradients, state.reads.of(action.replica), state.number)
         if action.kind is Kind.B and state.splits:
             stage.weight_gradients(slot)
         self._hand_over(action, batch, out, state)

@@ -49,11 +49,6 @@ def build_schedule(config: RunConfig) -> Schedule:
     if config.batch.kind == "clusters":
         _check(schedule, batch="cluster")
         return schedule
-    if schedule.num_replicas > 1:
-        raise _refused(
-            f"schedule.name: {name} runs two streams of micro-batches; chunks that read each other are "
-            "not exchanged between streams; use batch.kind=clusters or schedule.name=gpipe"
-        )
     # With history.mode=drop, too, a chunk reads the chunks before it and sends gradients back to them.
     gradient = "drop" if config.history.gamma == 0 else "accumulate"
     _check(schedule, batch="chunk", neighbours="history", gradient=gradient)

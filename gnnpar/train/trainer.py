@@ -23,8 +23,8 @@ from gnnpar.errors import RunError
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.model import LayerStack
 from gnnpar.plan import plan_stages
-from gnnpar.runtime import Executor, Stage, build_stage, needs_two_copies
-from gnnpar.schedule import lower, whole
+from gnnpar.runtime import Executor, HistoryExchange, Stage, build_stage, needs_two_copies
+from gnnpar.schedule import lower, owners, whole
 from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Evaluator, Scores
 from gnnpar.train.memory import release_freed_memory
@@ -85,7 +85,16 @@ class Trainer:
         self.policy = HistoryPolicy.of(config)
         copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
         trained = self.chunked.isolated if config.batch.kind == "clusters" else self.chunked
-        self.planner = ReadsPlanner(trained, self.policy, copies, model.chunk_dependent, self.mesh.slot_size)
+        # Replicas deal the chunks out among them; clusters have nothing to read of each other.
+        dealt = self.schedule.num_replicas > 1 and config.batch.kind == "chunks"
+        self.planner = ReadsPlanner(
+            trained,
+            self.policy,
+            copies,
+            model.chunk_dependent,
+            self.mesh.slot_size,
+            tuple(owners(self.schedule)) if dealt else (),
+        )
         # Evaluation reads all edges, also where training leaves some out.
         self.whole_planner = ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
         self.column, self.way = self.mesh.place_of(context.rank)
@@ -104,7 +113,13 @@ class Trainer:
             for replica, stage in self.schedule.stages_on(self.column)
         }
         transport = Transport(context, self.recorder)
-        self.executor = Executor(context.rank, stages, transport, self.recorder, context.device, self.mesh)
+        histories = None
+        if dealt and self.policy.mode != "drop":
+            cuts = model.cut_specs(self.chunked.graph)
+            histories = HistoryExchange(stages, cuts, transport, context.device)
+        self.executor = Executor(
+            context.rank, stages, transport, self.recorder, context.device, self.mesh, histories
+        )
         self.evaluator = Evaluator(
             self.schedule, self.mesh, self.executor, transport, self.chunked, context, config
         )

@@ -4,6 +4,8 @@ shared.
     Z_l[c]  = Σ_d Â[c,d] · X̃_l[d]          X̃_l[d] = X_l[d] of this step if π(d) ≤ π(c), else its history
     ∂X_l[c] = Σ_{d: π(d) ≥ π(c)} s(c,d) · Â[d,c]ᵀ · D_l[d]      s = 1 if π(d) = π(c), γ if π(d) > π(c)
 
+With several streams the sums above are over the chunks of c's own stream; the history of all others is read.
+
 Of the package it uses the layers' row-wise parts and push functions, and the hash that defines dropout masks.
 Cuts are `[N, K]`; an unwritten row is NaN.
 """
@@ -32,9 +34,13 @@ Step = namedtuple("Step", "loss gradients age share")
 
 
 class DenseReference:
-    """Trains `model` (float64, in place) on `graph`, whose vertex v lies in chunk `chunk_of[v]`."""
+    """Trains `model` (float64, in place) on `graph`, whose vertex v lies in chunk `chunk_of[v]`.
 
-    def __init__(self, model, graph, chunk_of, history, optimizer, seed=0):
+    `streams`: which stream each place in the order belongs to (None: all to one).
+    """
+
+    def __init__(self, model, graph, chunk_of, history, optimizer, seed=0, streams=None):
+        self.streams = streams
         self.model, self.graph, self.chunk_of, self.history = model, graph, chunk_of, history
         self.optimizer, self.seed, self.t, self.stored = optimizer, seed, 0, {}
         self.layers, self.params = list(model.all_layers()), dict(model.named_parameters())
@@ -80,11 +86,15 @@ class DenseReference:
             position = torch.as_tensor(order).argsort()[self.chunk_of.long()]
         slots = [(position == i).nonzero()[:, 0] for i in range(1 if exact else len(order))]
         self.cuts, self.gradient = {}, {name: torch.zeros_like(p) for name, p in self.params.items()}
-        tapes = [self.forward(own, position <= i) for i, own in enumerate(slots)]
+        stream = (
+            torch.zeros_like(position) if exact or not self.streams else torch.tensor(self.streams)[position]
+        )
+        same = [stream == stream[own[0]] for own in slots]
+        tapes = [self.forward(own, same[i] & (position <= i)) for i, own in enumerate(slots)]
         self.d_cuts = {k: torch.zeros_like(x) for k, x in self.cuts.items()}
         for i in reversed(range(len(slots))):
-            scale = (position == i).double() + h.gamma * (position < i).double()
-            self.backward(slots[i], position <= i, scale[:, None], *tapes[i])
+            scale = same[i] * ((position == i).double() + h.gamma * (position < i).double())
+            self.backward(slots[i], same[i] & (position <= i), scale[:, None], *tapes[i])
         for name, p in self.params.items():
             p.grad = self.gradient[name]
         self.optimizer.step()
@@ -92,7 +102,8 @@ class DenseReference:
         if h.mode == "latest" or (h.mode == "snapshot" and since >= 0 and since % h.period == 0):
             self.stored = self.cuts
         age = {"latest": 1, "snapshot": (t - h.warmup_steps) % h.period + 1, "drop": 0}[h.mode]
-        late = (position[self.src] > position[self.dst]).double().mean().item() * (h.mode != "drop")
+        late = (position[self.src] > position[self.dst]) | (stream[self.src] != stream[self.dst])
+        late = late.double().mean().item() * (h.mode != "drop")
         self.t += 1
         return Step(sum(tape[0].item() for tape in tapes), self.gradient, age if late else 0, late)
 

@@ -20,6 +20,8 @@ from gnnpar.config.schema import (
     ScheduleConfig,
     TrainConfig,
 )
+from gnnpar.schedule import owners
+from gnnpar.train.order import build_schedule
 from gnnpar.train.trainer import Trainer
 
 __all__ = [
@@ -171,7 +173,9 @@ def merge(ranks):
         assert (other.age, other.share) == (first.age, first.share), "ranks disagree on age or share"
     merged = StepRecord(first.loss, first.order, first.age, first.share, {}, {})
     for rank in ranks:
-        assert not merged.gradients.keys() & rank.gradients.keys(), "a parameter has two owners"
+        for name in merged.gradients.keys() & rank.gradients.keys():  # held by another rank, too
+            assert torch.equal(merged.gradients[name], rank.gradients[name]), f"gradients of {name} differ"
+            assert torch.equal(merged.parameters[name], rank.parameters[name]), f"copies of {name} differ"
         merged.gradients |= rank.gradients
         merged.parameters |= rank.parameters
         for kind, count in rank.bytes_sent.items():
@@ -195,7 +199,9 @@ def make_reference(case, kind=DenseReference, **changes):
     seed = changes.pop("seed", case.seed)
     optimizer = make(groups, lr=case.learning_rate)
     chunk_of = chunk_assignment(graph, case.chunks)
-    return kind(model, graph, chunk_of, history(**(keys | changes)), optimizer, seed)
+    streams = owners(build_schedule(case.config()))
+    streams = changes.pop("streams", streams if any(streams) else None)
+    return kind(model, graph, chunk_of, history(**(keys | changes)), optimizer, seed, streams)
 
 
 def run_reference(case, orders, **changes):

@@ -116,7 +116,9 @@ def scaled_autograd_gradient(reference, stored, state, t, order):
     total = 0.0
     for i, c in enumerate(order):
         own = (chunk_of == c).nonzero()[:, 0]
-        visible = torch.isin(chunk_of, torch.tensor(order[: i + 1]))
+        streams = reference.streams or [0] * len(order)
+        before = [chunk for place, chunk in enumerate(order[: i + 1]) if streams[place] == streams[i]]
+        visible = torch.isin(chunk_of, torch.tensor(before))
         part, now = scaled_forward(twin, own, visible, current)
         total = total + part
         current |= now
