@@ -7,6 +7,7 @@ graph, pair and instance norms use the rows of the slot they run in; they are ma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -131,14 +132,32 @@ class BatchNorm(Norm):
             self._pending.append(_Moments(len(x), mean.detach(), variance.detach() * len(x)))
         return (x - mean) * (torch.rsqrt(variance + self.eps) * self.weight) + self.bias
 
+    def pending(self) -> Tensor:
+        """The moments of the step so far, `[1 + 2H]` in float64, for another copy of this module."""
+        total = self._merged()
+        if total is None:
+            return self.running_mean.new_zeros(1 + 2 * self.width, dtype=torch.float64)
+        count = total.mean.new_tensor([total.count], dtype=torch.float64)
+        return torch.cat([count, total.mean.double(), total.deviation.double()])
+
+    def replace_pending(self, parts: Sequence[Tensor]) -> None:
+        """Let the step have seen what several copies have, given the `pending()` of each, in this order."""
+        kind = self.running_mean.dtype
+        seen = [(int(part[0]), part[1:].to(kind).view(2, self.width)) for part in parts]
+        self._pending = [_Moments(count, mean, deviation) for count, (mean, deviation) in seen if count]
+
+    def _merged(self) -> _Moments | None:
+        total = None
+        for moments in self._pending:
+            total = moments if total is None else total.merge(moments)
+        return total
+
     @torch.no_grad()
     def commit(self) -> None:
         """Merge the moments of the step into the running statistics. Nothing to do where no pass was made."""
-        if not self._pending:
+        total = self._merged()
+        if total is None:
             return
-        total, *rest = self._pending
-        for moments in rest:
-            total = total.merge(moments)
         self._pending.clear()
         self.running_mean.lerp_(total.mean, self.momentum)
         self.running_var.lerp_(total.deviation / max(total.count - 1, 1), self.momentum)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from gnnpar.dist import Mesh, Message, Transport
+from gnnpar.model.norm import BatchNorm
 from gnnpar.runtime.stage import Stage
 from gnnpar.schedule import Action, Schedule
 
@@ -25,18 +26,19 @@ class Reduction:
 
     A stage is held by the ways of each of its replicas. All add up in the order of (replica, way), so that
     they hold the same bits afterwards. Every holder sends its gradients to every other one: h · (h - 1) times
-    their size for h holders.
+    their size for h holders. What batch norms saw of the step travels along, and is merged in the same order.
 
     Attributes:
         holder: (replica, process).
-        own: this holder's gradients, flat, as they were when the reduction began.
-        arriving: gradients of the holders in other processes.
+        own: this holder's gradients, flat, as they were when the reduction began; then what its norms saw.
+        arriving: the same of the holders in other processes.
     """
 
     holder: tuple[int, int]
     stage: int
     parameters: list[Parameter]
-    own: Tensor
+    norms: list[BatchNorm]
+    own: list[Tensor]
     arriving: dict[tuple[int, int], Message]
     transport: Transport
     sends: list[Message]
@@ -51,8 +53,11 @@ class Reduction:
         transport: Transport,
     ) -> Reduction:
         """Send this holder's gradients of `action.stage` to the others, and post receives for theirs."""
-        parameters = stages[action.replica, action.stage].parameters()
-        own = _flat(parameters)
+        stage = stages[action.replica, action.stage]
+        parameters, norms = stage.parameters(), stage.batch_norms()
+        own = [_flat(parameters)]
+        if norms:
+            own.append(torch.cat([norm.pending() for norm in norms]))
         arriving: dict[tuple[int, int], Message] = {}
         sends: list[Message] = []
         rank = transport.context.rank
@@ -62,9 +67,10 @@ class Reduction:
             tag = _tag(schedule, action.stage, action.replica, other)
             back = _tag(schedule, action.stage, other, action.replica)
             what = f"{action} with replica {other}"
-            sends.append(transport.send([own], peer, tag, "weight", what))
-            arriving[other, peer] = transport.receive([torch.empty_like(own)], peer, back, what)
-        return cls((action.replica, rank), action.stage, parameters, own, arriving, transport, sends)
+            sends.append(transport.send(own, peer, tag, "weight", what))
+            buffers = [torch.empty_like(tensor) for tensor in own]
+            arriving[other, peer] = transport.receive(buffers, peer, back, what)
+        return cls((action.replica, rank), action.stage, parameters, norms, own, arriving, transport, sends)
 
     def finish(self, here: Sequence[Reduction]) -> None:
         """Wait for the others and write the sum into this holder's `.grad`.
@@ -74,13 +80,18 @@ class Reduction:
         """
         parts = {one.holder: one.own for one in here if one.stage == self.stage}
         for other, message in self.arriving.items():
-            parts[other] = self.transport.finish(message)[0]
-        total = torch.stack([parts[holder] for holder in sorted(parts)]).sum(0)
+            parts[other] = self.transport.finish(message)
+        ordered = [parts[holder] for holder in sorted(parts)]
+        total = torch.stack([part[0] for part in ordered]).sum(0)
         offset = 0
         for parameter in self.parameters:
             size = parameter.numel()
             parameter.grad = total[offset : offset + size].view_as(parameter).clone()
             offset += size
+        sizes = [1 + 2 * norm.width for norm in self.norms]
+        split = [torch.split(part[1], sizes) for part in ordered] if self.norms else []
+        for norm, seen in zip(self.norms, zip(*split, strict=True), strict=True):
+            norm.replace_pending(seen)
         for message in self.sends:
             self.transport.finish(message)
 
@@ -95,7 +106,7 @@ def holders(schedule: Schedule, mesh: Mesh, stage: int) -> Iterator[tuple[int, i
 def _tag(schedule: Schedule, stage: int, sender: int, receiver: int) -> int:
     """Distinct for all reductions between two processes. `sender`, `receiver`: replicas."""
     count = schedule.num_replicas
-    return _TAG + (stage * count + sender) * count + receiver
+    return _TAG + ((stage * count + sender) * count + receiver) * 2
 
 
 def _flat(parameters: list[Parameter]) -> Tensor:

@@ -15,6 +15,7 @@ from gnnpar.graph.features import SparseRows
 from gnnpar.history import Reads
 from gnnpar.model.fused import WeightGradient
 from gnnpar.model.layer import Layer
+from gnnpar.model.norm import BatchNorm
 from gnnpar.model.rows import Rows
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation
@@ -88,6 +89,10 @@ class Stage:
     def parameters(self) -> list[Parameter]:
         """Of all layers, in order, each once."""
         return list({id(p): p for _, layer in self.layers for p in layer.parameters()}.values())
+
+    def batch_norms(self) -> list[BatchNorm]:
+        """Those of all layers, in order: they collect statistics over a step."""
+        return [one for _, layer in self.layers for one in layer.modules() if isinstance(one, BatchNorm)]
 
     def forward(
         self, slot: Slot, payloads: dict[Chunk, Payload], reads: Reads, step: int, split: bool = False

@@ -160,7 +160,7 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
         "eval_time_s": max(rank["eval"] for rank in ranks),
         "bytes_per_epoch": {kind: sum(rank["bytes"].get(kind, 0) for rank in ranks) for kind in kinds},
         "bubble": statistics.mean(rank["wait"] for rank in ranks),
-        "bubble_theory": simulate(trainer.schedule, Costs(F=1, B=2, I=1, W=1, ways=trainer.mesh.ways)).bubble,
+        "bubble_theory": simulate(trainer.schedule, Costs(F=1, B=2, I=1, W=1)).bubble,
         "history_age_mean": tally.age_reads / tally.reads if tally.reads else 0.0,
         "history_age_max": tally.age_max,
         "history_read_share": tally.reads / tally.chunked_steps if tally.chunked_steps else 0.0,

@@ -135,11 +135,13 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     faults.extend(validate(graph))
     mesh = Mesh.of(config)
     if mesh.num_chunks > graph.num_nodes:
-        each = f" of {mesh.slot_size} chunks each, for parallel.ways={list(mesh.ways)}"
+        most = graph.num_nodes // mesh.slot_size
+        what = "chunks"
+        if not mesh.is_plain:
+            what = f"micro-batches of {mesh.slot_size} chunks each, for parallel.ways={list(mesh.ways)}"
         faults.add(
-            f"batch.num_chunks: {config.batch.num_chunks} {'chunks' if mesh.is_plain else 'micro-batches'}"
-            f"{'' if mesh.is_plain else each}, but the graph has only {graph.num_nodes} vertices; use "
-            f"{graph.num_nodes // mesh.slot_size or 'fewer ways and 1'} or fewer"
+            f"batch.num_chunks: {config.batch.num_chunks} {what}, but the graph has only "
+            f"{graph.num_nodes} vertices; use {f'{most} or fewer' if most else 'fewer ways'}"
         )
     if config.train.metric == "rocauc" and not graph.multi_label and graph.num_classes > 2:
         faults.add(

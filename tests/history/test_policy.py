@@ -43,3 +43,12 @@ def test_clusters_have_no_history_and_no_warm_up():
     policy = HistoryPolicy.of(RunConfig(batch=BatchConfig(num_chunks=4, kind="clusters"), history=history))
     assert policy.mode == "drop" and policy.gamma == 0.0
     assert not any(policy.is_exact(step) or policy.age(step) or policy.closes(step) for step in range(20))
+
+
+@pytest.mark.parametrize("warmup", [1, 3])
+def test_rows_are_kept_where_a_later_step_reads_them_as_history(warmup):
+    """A step reads rows that are `age` steps old: those steps, and no others, are kept."""
+    for mode, period in (("latest", 1), ("snapshot", 2), ("snapshot", 3), ("drop", 1)):
+        policy = HistoryPolicy(mode, period, 1.0, warmup)
+        read = {step - policy.age(step) for step in range(20 + period) if policy.age(step)}
+        assert [step for step in range(20) if policy.keeps(step)] == sorted(s for s in read if s < 20)

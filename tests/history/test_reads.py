@@ -178,3 +178,52 @@ def test_evaluation_is_exact_over_one_copy():
     exact = run.planner.exact
     assert exact.exact and (exact.live, exact.forward_base, exact.age) == (0, 0, 0)
     assert exact.forward_edges.indices is run.graph.indices
+
+
+STREAMS = (0, 1, 1, 0)
+
+
+@pytest.mark.parametrize(("mode", "copies"), MODES)
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0])
+def test_chunks_of_another_replica_are_read_from_history_and_send_no_gradient(mode, copies, gamma):
+    run = Simulation(mode, copies, gamma=gamma, weighted=True)
+    planner = ReadsPlanner(run.chunked, run.policy, copies, streams=STREAMS)
+    graph, order = run.graph, (2, 0, 3, 1)
+    assert planner.plan(0, order).views == () and planner.plan(0, order).ran(0) == run.chunked.chunks
+    reads = planner.plan(1, order)
+    at = torch.tensor(order).argsort()[run.chunked.chunk_of.long()]
+    stream = torch.tensor(STREAMS)[at]
+    row, column = graph.destinations, graph.indices.long()
+    current = (at[column] <= at[row]) & (stream[column] == stream[row])
+    assert reads.history_share == (0.0 if mode == "drop" else float((~current).double().mean()))
+    for replica in (0, 1):
+        view = reads.of(replica)
+        assert [chunk.index for chunk in view.ran(replica)] == [
+            c for c, s in zip(order, STREAMS, strict=True) if s == replica
+        ]
+        for chunk in view.ran(replica):
+            rows = slice(chunk.start, chunk.stop)
+            mine = (row >= chunk.start) & (row < chunk.stop)
+            kept = mine & current if mode == "drop" else mine
+            edges = view.forward_edges
+            read = edges.indices[edges.indptr[chunk.start] : edges.indptr[chunk.stop]] + view.forward_base
+            fresh = torch.where(current, view.live, view.stale)[kept]
+            assert torch.equal(read.long(), column[kept] + fresh)
+            columns = view.columns(chunk)
+            same = stream[columns.vertices] == replica
+            there = at[columns.vertices]
+            factor = (there == at[chunk.start]).double() + gamma * (there < at[chunk.start]).double()
+            assert torch.equal(columns.gradient_factor.double(), factor * same)
+
+            source, destination = graph.edge_index
+            back = (at[destination] >= at[source]) if gamma else (at[destination] == at[source])
+            back &= (stream[destination] == replica) & (source >= chunk.start) & (source < chunk.stop)
+            wanted = torch.zeros(graph.num_nodes, graph.num_nodes).double()
+            wanted[source[back], destination[back]] = graph.edge_weight[back]
+            edges = view.backward_edges
+            first, last = edges.indptr[chunk.start], edges.indptr[chunk.stop]
+            counts = edges.indptr[chunk.start : chunk.stop + 1].diff()
+            found = torch.zeros_like(wanted)
+            here = torch.repeat_interleave(torch.arange(chunk.start, chunk.stop), counts)
+            found[here, edges.indices[first:last].long()] = edges.weight[first:last]
+            assert torch.equal(found[rows], wanted[rows])

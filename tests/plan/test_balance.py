@@ -54,3 +54,24 @@ def test_ties_are_broken_the_same_way():
 def test_impossible_requests(costs, num_stages, message):
     with pytest.raises(InputError, match=message):
         balance_stages(costs, num_stages)
+
+
+def test_a_stage_of_several_ways_takes_more_layers():
+    assert balance_stages([1.0] * 9, 2, [2, 1]) == (6, 3)
+    assert balance_stages([1.0] * 8, 3, [1, 2, 1]) == (2, 4, 2)
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        num_layers = int(rng.integers(2, 9))
+        num_stages = int(rng.integers(2, num_layers + 1))
+        costs, ways = (
+            rng.integers(0, 6, num_layers).astype(float).tolist(),
+            rng.integers(1, 4, num_stages).tolist(),
+        )
+        cuts = combinations(range(1, num_layers), num_stages - 1)
+        best = min(slowest_of(costs, np.diff([0, *cut, num_layers]), ways) for cut in cuts)
+        assert slowest_of(costs, balance_stages(costs, num_stages, ways), ways) == best
+
+
+def slowest_of(costs, counts, ways):
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    return max(sum(costs[a:b]) / g for (a, b), g in zip(pairwise(bounds), ways, strict=True))

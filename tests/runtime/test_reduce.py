@@ -18,7 +18,7 @@ LARGE = 2.0**53
 def stages_of(held, way=0):
     """(replica, stage) → a stage of parameters whose gradients are told apart."""
     return {
-        (replica, stage): SimpleNamespace(parameters=parameters(replica, stage, way).copy)
+        (replica, stage): SimpleNamespace(parameters=parameters(replica, stage, way).copy, batch_norms=list)
         for replica, stage in held
     }
 

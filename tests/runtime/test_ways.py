@@ -276,6 +276,49 @@ def test_the_first_ways_evaluate_the_whole_graph(live, case):
     assert ranks[0].scores.test == expected and not math.isnan(expected)
 
 
+@pytest.mark.parametrize(
+    ("ways", "schedule", "slots"),
+    [((2, 1), "one_f_one_b", 2), ((1, 1), "chimera", 4), ((1, 2), "chimera", 2)],
+)
+def test_all_copies_of_batch_norms_saw_every_cluster(pool, ways, schedule, slots):
+    """Statistics are those of one process that runs the same clusters one by one."""
+    chunked = clusters("tiny", 4)
+    alone = pool.run(states, 1, batch_norm_config((1,), "gpipe", 4), chunked)
+    wanted = {name: value for _, held in alone[0] for name, value in held.items()}
+    config = batch_norm_config(ways, schedule, slots)
+    seen = {}
+    for _, held in (pair for rank in pool.run(states, sum(ways), config, chunked) for pair in rank):
+        for name, value in held.items():
+            seen.setdefault(name, []).append(value)
+    assert seen.keys() == wanted.keys() and any("running_var" in name for name in seen)
+    for name, copies in seen.items():
+        assert all(torch.equal(copy, copies[0]) for copy in copies), name
+        torch.testing.assert_close(copies[0], wanted[name], rtol=1e-9, atol=1e-12, msg=name)
+
+
+def batch_norm_config(ways, schedule, slots):
+    return RunConfig(
+        dtype="float64",
+        model=ModelConfig(name="gcn", num_layers=4, hidden=HIDDEN, dropout=0.3, norm="batch"),
+        batch=BatchConfig(num_chunks=slots, kind="clusters"),
+        schedule=ScheduleConfig(name=schedule),
+        parallel=ParallelConfig(stages=len(ways), ways=ways, layers_per_stage=(4 // len(ways),) * len(ways)),
+        train=TrainConfig(lr=0.1),
+        optimizer=OptimizerConfig(name="sgd"),
+    )
+
+
+def states(context, config, chunked):
+    """For the pool: parameters and statistics of every stage of this rank after some steps."""
+    trainer = Trainer(make_model(config, chunked.graph), chunked, config, context)
+    for _ in range(STEPS):
+        trainer.train_step()
+    pairs = zip(trainer.executor.stages, trainer._updates, strict=True)
+    return [
+        (key, {name: value.detach().clone() for name, value in update.state.items()}) for key, update in pairs
+    ]
+
+
 def test_a_rank_says_which_way_it_is(live):
     words = [rank.words for rank in live(CASES[0])]
     assert [word.partition("stage")[0] for word in words] == ["way 0 of 2 of ", "way 1 of 2 of ", ""]

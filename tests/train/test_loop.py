@@ -8,7 +8,7 @@ import torch
 from runtime.cases import make_config, make_trainer
 
 from gnnpar.config.schema import TrainConfig
-from gnnpar.dist import Context, Mesh
+from gnnpar.dist import Context
 from gnnpar.schedule.families.gpipe import FAMILY as gpipe
 from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Scores
@@ -49,7 +49,7 @@ class Scripted:
         self.value = torch.zeros(1)
         self.policy = SimpleNamespace(is_exact=lambda step: step < warmup)
         self.context = Context.single()
-        self.schedule, self.mesh = gpipe(1, 4), Mesh((1,), 4)
+        self.schedule = gpipe(1, 4)
         self.layers_per_stage, self.num_parameters = [3], 1
 
     def train_step(self):

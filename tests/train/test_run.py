@@ -51,6 +51,15 @@ def test_the_balance_told_is_that_of_the_costs_the_cut_was_made_for(sound, caplo
     assert "cost 1.000" in text and "edges 1.000" not in text
 
 
+def test_micro_batches_split_over_ways_are_cut_further(sound):
+    shared = ["batch.kind=clusters", "parallel.stages=2", "parallel.ways=[3,2]"]
+    assert prepare(compose([*BASE, *shared]), sound, None).num_chunks == 24
+    (fault,) = faults_of(sound, *shared, "batch.num_chunks=7")
+    assert "7 micro-batches of 6 chunks each, for parallel.ways=[3, 2]" in fault and "use 6 or fewer" in fault
+    (fault,) = faults_of(sound, *shared, "parallel.ways=[7,8]")
+    assert "of 56 chunks each" in fault and "use fewer ways" in fault
+
+
 def test_labels_that_look_like_classes_are_told(sound, caplog):
     one_hot = nn.functional.one_hot(sound.y, 3).float()
     prepare(compose(BASE), sound.replace(y=one_hot), None)
