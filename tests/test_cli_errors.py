@@ -158,7 +158,12 @@ def test_a_split_that_does_not_fit(fails, split):
             "schedule.name=chimera batch.kind=clusters parallel.stages=3",
             "parallel.stages: must be even, got 3; use 4",
         ),
-        ("schedule.name=chimera", "use batch.kind=clusters or schedule.name=gpipe"),
+        (
+            "schedule.name=chimera batch.num_chunks=4",
+            "keep chimera and drop gradients between chunks (history.gamma=0)",
+        ),
+        ("batch.kind=clusters parallel.ways=[2,1,1]", "parallel.ways: 3 numbers for parallel.stages=2"),
+        ("parallel.ways=2", "use batch.kind=clusters, or parallel.ways=1"),
         ("schedule.name=one_f_one_b batch.num_chunks=4", "use schedule.name=gpipe, which runs backwards"),
         ("schedule.name=graphpipe batch.kind=clusters parallel.stages=4", "pass schedule.name=one_f_one_b"),
         ("schedule.name=gpipe schedule.waves=2", "schedule.waves: not an option of gpipe"),
