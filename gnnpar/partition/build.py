@@ -101,9 +101,17 @@ def partition_graph(
 
 
 def partition_from_config(
-    graph: Graph, config: PartitionConfig, num_parts: int, *, cache_dir: Path | None = None
+    graph: Graph,
+    config: PartitionConfig,
+    num_parts: int,
+    *,
+    cache_dir: Path | None = None,
+    slot_size: int = 1,
 ) -> Partition:
     """`partition_graph` as a run's config says. A vertex costs `cost_vertex + cost_edge · in-degree`.
+
+    Args:
+        slot_size: parts of one micro-batch.
 
     Raises:
         InputError: `config.path` cannot be read, is of another graph, or has not `num_parts` parts.
@@ -111,8 +119,14 @@ def partition_from_config(
     if config.path is not None:
         partition = files.load_partition(Path(config.path), graph)
         if partition.num_parts != num_parts:
-            have = f"{config.path} has {partition.num_parts} parts, batch.num_chunks is {num_parts}"
-            raise InputError("partition.path", [f"{have}; use batch.num_chunks={partition.num_parts}"])
+            have = (
+                f"{config.path} has {partition.num_parts} parts, batch.num_chunks is {num_parts // slot_size}"
+            )
+            cure = f"use batch.num_chunks={partition.num_parts}"
+            if slot_size > 1:
+                have += f", each in {slot_size} parts for parallel.ways"
+                cure = f"cut the graph into {num_parts} parts"
+            raise InputError("partition.path", [f"{have}; {cure}"])
         return partition
     return partition_graph(
         graph,

@@ -52,17 +52,6 @@ class Costs:
     activation: PerStage = 1.0
     ways: PerStage = 1
 
-    def ways_of(self, num_ranks: int) -> list[float]:
-        """`ways` as a list over ranks. Raises InputError on a wrong length or a number below 1."""
-        values = [float(self.ways)] * num_ranks if isinstance(self.ways, (int, float)) else [*self.ways]
-        faults = Faults("costs")
-        if len(values) != num_ranks:
-            faults.add(f"ways: {len(values)} numbers for {num_ranks} ranks")
-        if any(not entry >= 1 for entry in values):
-            faults.add(f"ways: must be at least 1, got {self.ways}")
-        faults.raise_if_any()
-        return values
-
     def __post_init__(self) -> None:
         faults = Faults("costs")
         faults.extend(_wrong("latency", [self.latency]))
@@ -100,6 +89,17 @@ class Costs:
             Kind.REDUCE: self.per_stage("reduce", num_stages),
             Kind.STEP: self.per_stage("step", num_stages),
         }
+
+    def ways_of(self, num_ranks: int) -> list[float]:
+        """`ways` as a list over ranks. Raises InputError on a wrong length or a number below 1."""
+        values = [float(self.ways)] * num_ranks if isinstance(self.ways, (int, float)) else [*self.ways]
+        faults = Faults("costs")
+        if len(values) != num_ranks:
+            faults.add(f"ways: {len(values)} numbers for {num_ranks} ranks")
+        if any(not 1 <= entry < math.inf for entry in values):
+            faults.add(f"ways: must be finite and at least 1, got {self.ways}")
+        faults.raise_if_any()
+        return values
 
     def scales(self, num_micro_batches: int) -> list[float]:
         """Relative size of each micro-batch."""

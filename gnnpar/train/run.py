@@ -175,8 +175,10 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
 
 
 def _cut(config: RunConfig, graph: Graph) -> Partition:
-    cache = data_home() / "partitions"
-    return partition_from_config(graph, config.partition, Mesh.of(config).num_chunks, cache_dir=cache)
+    mesh, cache = Mesh.of(config), data_home() / "partitions"
+    return partition_from_config(
+        graph, config.partition, mesh.num_chunks, cache_dir=cache, slot_size=mesh.slot_size
+    )
 
 
 def start(
