@@ -128,8 +128,6 @@ def _family_row(family: Family, stages: int, batches: int, costs: Costs, overlap
 
 def _exactness(schedule: Schedule) -> str:
     """The micro-batches on which a step is exact, or faithful to the chunked semantics."""
-    if schedule.num_replicas > 1:  # the two streams do not exchange their chunks' rows
-        return "clusters"
     for gradient, text in (("accumulate", "clusters, chunks"), ("drop", "clusters, chunks γ=0")):
         try:
             check(schedule, batch="chunk", neighbours="history", gradient=gradient)
