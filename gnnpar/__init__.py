@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from gnnpar.data import from_dgl, from_pyg
     from gnnpar.errors import GnnparError, InputError, RunError
     from gnnpar.graph import Graph, SparseRows
-    from gnnpar.model import Layer, LayerStack, Pull, Push, build_model
+    from gnnpar.model import Branch, Layer, LayerGraph, LayerStack, Pull, Push, build_model
     from gnnpar.partition import Partition, partition_graph
     from gnnpar.train.run import RunResult, fit, run
 
 __all__ = [
+    "Branch",
     "GnnparError",
     "Graph",
     "InputError",
     "Layer",
+    "LayerGraph",
     "LayerStack",
     "Partition",
     "Pull",
@@ -44,7 +46,7 @@ _HOMES = {
     "gnnpar.data": ("from_dgl", "from_pyg"),
     "gnnpar.errors": ("GnnparError", "InputError", "RunError"),
     "gnnpar.graph": ("Graph", "SparseRows"),
-    "gnnpar.model": ("Layer", "LayerStack", "Pull", "Push", "build_model"),
+    "gnnpar.model": ("Branch", "Layer", "LayerGraph", "LayerStack", "Pull", "Push", "build_model"),
     "gnnpar.partition": ("Partition", "partition_graph"),
     "gnnpar.train.run": ("RunResult", "fit", "run"),
 }

@@ -96,6 +96,23 @@ def test_fit_trains_in_two_processes_and_loads_the_best_parameters_back(graph, f
     assert summary["history_age_mean"] == 1.0 and 0 < summary["history_read_share"] < 1
 
 
+def test_fit_trains_branches_on_stages_of_their_own(graph, folder):
+    """SIGN by hop: each branch looks one hop further."""
+    torch.manual_seed(1)
+    hops = {f"hop{k}": [nn.Linear(5, 8), *(GCN(8, 8) for _ in range(k))] for k in range(2)}
+    branches = {name: gnnpar.Branch(layers, inputs="features") for name, layers in hops.items()}
+    branches["all"] = gnnpar.Branch([], inputs=tuple(hops), join="cat")
+    model = gnnpar.LayerGraph(branches, decoder=nn.Linear(16, graph.num_classes))
+    overrides = ["train.num_epochs=6", "train.eval_every=3", "train.lr=0.02", "run.dir=out"]
+    result = gnnpar.fit(model, graph, "graphpipe", stages=3, chunks=2, overrides=overrides)
+    assert result.summary["layers_per_stage"] == [1, 2, 1]
+    # Of both hops the rows cross, forward and backward, for every vertex, in float32.
+    assert result.summary["bytes_per_epoch"]["stage"] == 2 * 60 * (8 + 8) * 4
+    with torch.no_grad():
+        right = model.eval()(graph).argmax(1) == graph.y
+    assert right[graph.test_mask].double().mean().item() == pytest.approx(result.test_accuracy)
+
+
 SCRIPT = """
     import torch
     from torch import nn

@@ -22,10 +22,16 @@ from gnnpar.model.fused import Fused
 from gnnpar.model.norm import BatchNorm
 from gnnpar.model.rows import Rows
 
-__all__ = ["Carries", "Layer", "Pull", "Push"]
+__all__ = ["ENCODED", "FEATURES", "Carries", "Layer", "Pull", "Push"]
 
 Carries = dict[str, Tensor]
 """Named tensors, one row per vertex, that travel beside `h` (such as GCNII's `h0`)."""
+
+FEATURES = "features"
+"""The carry that holds the input features. It never travels: every stage that reads them has them."""
+
+ENCODED = "h0"
+"""The carry that holds the encoder's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +60,15 @@ class Layer(nn.Module):
         reads_input: True where `after` looks at `h` (a residual, a root weight). False saves its memory.
         reads: names of carries that `before` or `after` looks at.
         writes: names of carries that `after` replaces (it then returns `(h', {name: tensor})`).
+        takes_h: False for a row-wise layer that starts from carries alone; what came before is then not kept,
+            nor sent, for it.
     """
 
     operator: Pull | Push | None = Pull()
     reads_input: bool = False
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    takes_h: bool = True
 
     @property
     def chunk_dependent(self) -> bool:

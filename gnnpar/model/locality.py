@@ -31,7 +31,7 @@ def tiny_parts(graph: Graph) -> list[tuple[Block, Tensor]]:
 def locality_faults(passage: Passage) -> list[str]:
     """Where a layer treats rows differently when they come in three parts. `passage`: on the probe graph."""
     layer, cut, out = passage.layer, passage.cut, passage.out
-    if layer.chunk_dependent or out is None:
+    if layer.chunk_dependent or not isinstance(out, Tensor):  # none, or sparse features passed on
         return []
     parts = [_Part(passage, start, stop) for start, stop in pairwise(_OFFSETS)]
     z = passage.h if cut is None else passage.z
@@ -59,7 +59,7 @@ class _Part:
         self.start, self.stop = start, stop
         self.rows = replace(rows, ids=rows.ids[start:stop])
         self.h = _slice(passage.h, start, stop)
-        self.carries = {name: value[start:stop] for name, value in passage.carries.items()}
+        self.carries = {name: _slice(value, start, stop) for name, value in passage.carries.items()}
 
 
 def _fault(method: str) -> str:

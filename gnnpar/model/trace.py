@@ -9,12 +9,15 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from gnnpar.errors import InputError
+from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
-from gnnpar.model.layer import Layer
+from gnnpar.model.flow import Value
+from gnnpar.model.layer import ENCODED, FEATURES, Layer
 from gnnpar.model.rows import Rows
 from gnnpar.model.whole import Aggregate, WholeGraph, apply_layer
 
-__all__ = ["Passage", "TensorSpec", "Trace", "live_carries", "trace"]
+__all__ = ["Passage", "TensorSpec", "Trace", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,13 @@ class Trace:
 
     Attributes:
         faults: one line each; empty where the declarations hold.
-        payloads: after each global layer (0 = encoder … L = last layer) what the next ones need: `h`, then
-            the carries still to be read, by name. Complete only where there are no faults.
+        specs: of every value that a layer made. Complete only where there are no faults.
         passages: what went through every global layer.
     """
 
     faults: list[str] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
-    payloads: list[tuple[TensorSpec, ...]] = field(default_factory=list)
+    specs: dict[Value, TensorSpec] = field(default_factory=dict)
     num_outputs: int | None = None
 
 
@@ -113,86 +115,93 @@ class _Unread:
     __getitem__ = __len__ = __neg__ = __iter__ = _refuse
 
 
-def live_carries(layers: Sequence[Layer], position: int) -> tuple[str, ...]:
-    """Names of the carries that cross the boundary after global layer `position`, sorted.
+def trace(names: Sequence[str], layers: Sequence[Layer], keeps: Mapping[int, str], graph: Graph) -> Trace:
+    """Run all layers on `graph` (a tiny one), in evaluation mode.
 
-    A carry crosses where it has been written (`h0`: by the encoder) and a later layer reads it before any
-    later layer replaces it unread.
-    """
-    written = {"h0"} | {name for layer in layers[: position + 1] for name in layer.writes}
-    live = []
-    for name in sorted(written):
-        for layer in layers[position + 1 :]:
-            if name in layer.reads:
-                live.append(name)
-                break
-            if name in layer.writes:
-                break
-    return tuple(live)
-
-
-def trace(names: Sequence[str], layers: Sequence[Layer], graph: Graph) -> Trace:
-    """Run encoder, layers and decoder on `graph` (a tiny one), in evaluation mode.
+    Where a layer fails, those that need nothing of it are still tried: branches show their faults together.
 
     Args:
         names: what to call each layer in a fault.
+        keeps: global index of a layer → name of the carry that its output becomes.
     """
     result = Trace()
-    _check_declared(names, layers, result.faults)
+    _check_declared(names, layers, keeps, result.faults)
     dtype = next((p.dtype for layer in layers for p in layer.parameters()), torch.get_default_dtype())
     whole = WholeGraph(graph, dtype)
     h: Any = graph.x
-    carries: dict[str, Tensor] = {}
-    for i, (name, layer) in enumerate(zip(names, layers, strict=True)):
+    carries: dict[str, Any] = {FEATURES: graph.x}
+    lost: set[str] = set()
+    for i, layer in enumerate(layers):
+        made = {*layer.writes, *([keeps[i]] if i in keeps else [])}
+        if lost & {*layer.reads, *(["h"] if layer.takes_h else [])}:
+            lost |= {"h", *made}
+            continue
+        lost -= {"h", *made}
         rows = Rows(graph.node_ids, seed=0, step=0, layer=i, training=False)
-        traced = _TracedCarries(carries)
-
-        passage = Passage(layer, rows, h, dict(carries), whole)
-        try:
-            h, written = _apply(layer, h, traced, rows, passage.aggregate)
-        except _Undeclared:
-            result.faults.append(f"{name}: after() looks at its input h; declare reads_input = True")
-            return result
-        except KeyError as error:
-            missing = str(error.args[0]) if error.args else "?"
-            if missing in carries or missing not in traced.seen:
-                result.faults.append(f"{name}: KeyError: {error}")
-            else:
-                result.faults.append(f"{name}: reads carry {missing!r}, which no earlier layer writes")
-            return result
-        except Exception as error:  # whatever a user's layer raises is a fault of the model
-            first = (str(error).strip().splitlines() or [""])[0]
-            text = f"{type(error).__name__}: {first}"
-            result.faults.append(_width_fault(names, i, passage.h, text) or f"{name}: {text}")
-            return result
-        _check_used(name, layer, traced.seen, written, carries, result.faults)
-        if not isinstance(h, Tensor) or len(h) != graph.num_nodes:
-            shape = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
-            result.faults.append(
-                f"{name}: gives {shape} for {graph.num_nodes} rows: it must give one row each"
-            )
-            return result
+        passage = Passage(layer, rows, h if layer.takes_h else graph.x, dict(carries), whole)
+        out = _run(names, i, passage, result.faults)
+        if out is None:
+            lost |= {"h", *made}
+            continue
+        h, written = out
         passage.out = h
         result.passages[i] = passage
         carries.update(written)
-        if i == 0 and any("h0" in layer.reads for layer in layers):
-            carries["h0"] = h
-        if i < len(layers) - 1:
-            tensors = {"h": h} | {key: carries[key] for key in live_carries(layers, i) if key in carries}
-            result.payloads.append(
-                tuple(TensorSpec(k, tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in tensors.items())
-            )
-    result.num_outputs = h.shape[1] if h.dim() == 2 else None
+        if i in keeps:
+            carries[keeps[i]] = h
+        values = {"h": h, **written, **({keeps[i]: h} if i in keeps else {})}
+        for key, t in values.items():
+            if isinstance(t, Tensor):
+                result.specs[Value(key, i)] = TensorSpec(key, tuple(t.shape[1:]), t.dtype, t.requires_grad)
+    if "h" not in lost:
+        result.num_outputs = h.shape[1] if h.dim() == 2 else None
     return result
+
+
+def _run(
+    names: Sequence[str], i: int, passage: Passage, faults: list[str]
+) -> tuple[Tensor, dict[str, Tensor]] | None:
+    """What layer `i` gives, and what it writes; None where it fails, with the reason in `faults`."""
+    layer, name, num_rows = passage.layer, names[i], len(passage.rows.ids)
+    traced = _TracedCarries(passage.carries)
+    try:
+        h, written = _apply(layer, passage.h, traced, passage.rows, passage.aggregate)
+    except _Undeclared:
+        cure = "reads_input = True" if layer.takes_h else "takes_h = True"
+        faults.append(f"{name}: after() looks at its input h; declare {cure}")
+        return None
+    except InputError as error:
+        faults.extend(f"{name}: {fault}" for fault in error.faults)
+        return None
+    except KeyError as error:
+        missing = str(error.args[0]) if error.args else "?"
+        if missing in passage.carries or missing not in traced.seen:
+            faults.append(f"{name}: KeyError: {error}")
+        else:
+            faults.append(f"{name}: reads carry {missing!r}, which no earlier layer writes")
+        return None
+    except Exception as error:  # whatever a user's layer raises is a fault of the model
+        first = (str(error).strip().splitlines() or [""])[0]
+        text = f"{type(error).__name__}: {first}"
+        faults.append(_width_fault(names, i, passage.h, text) or f"{name}: {text}")
+        return None
+    _check_used(name, layer, traced.seen, written, passage.carries, faults)
+    passed_on = not layer.takes_h and isinstance(h, SparseRows)  # the features, to a branch that starts so
+    if not passed_on and (not isinstance(h, Tensor) or len(h) != num_rows):
+        shape = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
+        faults.append(f"{name}: gives {shape} for {num_rows} rows: it must give one row each")
+        return None
+    return h, written
 
 
 def _apply(
     layer: Layer, h: Any, carries: Any, rows: Rows, aggregate: Aggregate
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    if layer.operator is None or layer.reads_input:
+    if layer.takes_h and (layer.operator is None or layer.reads_input):
         return apply_layer(layer, h, carries, rows, aggregate)
-    z = aggregate(layer, layer.before(h, carries, rows), rows)
-    result = layer.after(z, _Unread(), carries, rows)  # type: ignore[arg-type]
+    unread: Any = _Unread()
+    z = aggregate(layer, layer.before(h, carries, rows), rows) if layer.takes_h else unread
+    result = layer.after(z, unread, carries, rows)
     return result if isinstance(result, tuple) else (result, {})
 
 
@@ -206,22 +215,31 @@ def _width_fault(names: Sequence[str], i: int, h: Any, text: str) -> str | None:
     return f"{names[i - 1]} gives {width}; the next one, {names[i]}, fails: {text}"
 
 
-def _check_declared(names: Sequence[str], layers: Sequence[Layer], faults: list[str]) -> None:
+def _check_declared(
+    names: Sequence[str], layers: Sequence[Layer], keeps: Mapping[int, str], faults: list[str]
+) -> None:
     """Reads without a writer, writes that nobody reads, and writes over a value nobody read."""
+    reserved = {
+        "h": "what layers return first",
+        ENCODED: "the encoder's output",
+        FEATURES: "the input features",
+    }
     unread: dict[str, str] = {}
-    known = {"h0"}
+    known = {FEATURES}
     for i, (name, layer) in enumerate(zip(names, layers, strict=True)):
         for carry in layer.reads:
             unread.pop(carry, None)
-            if carry not in known:
+            if carry == ENCODED and i == 0 and i in keeps:
+                faults.append(f"{name}: reads 'h0', but 'h0' is the encoder's own output")
+            elif carry == ENCODED and carry not in known:
+                faults.append(f"{name}: reads 'h0', the encoder's output, but there is no encoder; give one")
+            elif carry not in known:
                 faults.append(
                     f"{name}: declares that it reads carry {carry!r}, which no earlier layer writes"
                 )
-            elif carry == "h0" and i == 0:
-                faults.append(f"{name}: reads 'h0', but 'h0' is the encoder's own output")
         for carry in layer.writes:
-            if carry in ("h", "h0"):
-                what = "the encoder's output" if carry == "h0" else "what layers return first"
+            if carry in reserved or carry.startswith("branches."):
+                what = reserved.get(carry, "the output of a branch")
                 faults.append(f"{name}: writes carry {carry!r}, but that name is {what}; choose another")
                 continue
             if carry in unread:
@@ -231,6 +249,8 @@ def _check_declared(names: Sequence[str], layers: Sequence[Layer], faults: list[
                 )
             unread[carry] = name
             known.add(carry)
+        if i in keeps:
+            known.add(keeps[i])
     faults.extend(
         f"{name}: writes carry {carry!r}, which no later layer reads; remove it from writes"
         for carry, name in unread.items()

@@ -1,14 +1,14 @@
-"""Layers to pipeline stages: cut a chain of costs into runs whose largest sum is least."""
+"""Layers to pipeline stages: cut chains of costs into runs whose largest sum is least."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from gnnpar.errors import Faults
+from gnnpar.errors import Faults, InputError
 
-__all__ = ["balance_stages"]
+__all__ = ["balance_branches", "balance_stages"]
 
 
 def balance_stages(
@@ -60,3 +60,47 @@ def balance_stages(
         counts.append(end - cut[end])
         end = cut[end]
     return tuple(reversed(counts))
+
+
+def balance_branches(
+    costs: Sequence[Sequence[float]], num_stages: int, ways: Sequence[int] | None = None
+) -> list[tuple[int, ...]]:
+    """Layers per stage of every branch, each stage within one, such that the slowest is as fast as can be.
+
+    `best[s]` holds, branch after branch, the best deal of the first s stages: each follows from the best
+    deal of fewer stages to the branches before, and `balance_stages` of the branch over the rest of the s.
+
+    Args:
+        costs: of each branch, per layer in order; not negative.
+        num_stages: from the number of branches to that of all layers.
+        ways: as for `balance_stages`.
+
+    Raises:
+        InputError: fewer stages than branches, more than layers, or costs as for `balance_stages`.
+
+    Cost: that of `balance_stages`, for one branch; times O(branches · stages²) for several.
+    """
+    num_layers = sum(map(len, costs))
+    if not len(costs) <= num_stages <= num_layers:
+        reason = f"{num_stages} stages for {len(costs)} branches of {num_layers} layers in all"
+        raise InputError("parallel.stages", [f"{reason}: each branch needs a stage, each stage a layer"])
+    shares = ways or [1] * num_stages
+    best: dict[int, tuple[float, list[tuple[int, ...]]]] = {0: (0.0, [])}
+    sizes = [len(branch) for branch in costs]
+    for place, branch in enumerate(costs):
+        # The branches that follow need a stage each, and can have no more stages than layers.
+        fewest, most = num_stages - sum(sizes[place + 1 :]), num_stages - len(costs[place + 1 :])
+        found: dict[int, tuple[float, list[tuple[int, ...]]]] = {}
+        for start, (before, counts) in best.items():
+            for stop in range(max(start + 1, fewest), min(start + len(branch), most) + 1):
+                split = balance_stages(branch, stop - start, shares[start:stop])
+                slowest = max(before, _slowest(branch, split, shares[start:stop]))
+                if stop not in found or slowest < found[stop][0]:
+                    found[stop] = slowest, [*counts, split]
+        best = found
+    return best[num_stages][1]
+
+
+def _slowest(costs: Sequence[float], counts: Sequence[int], ways: Sequence[int]) -> float:
+    bounds = [0, *accumulate(counts)]
+    return max(sum(costs[start:stop]) / g for (start, stop), g in zip(pairwise(bounds), ways, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
 import torch
@@ -14,9 +15,9 @@ from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context
 from gnnpar.history import HistoryPolicy, Reads, ReadsPlanner
-from gnnpar.model import LayerStack
-from gnnpar.plan.balance import balance_stages
-from gnnpar.runtime import build_stage
+from gnnpar.model import Edge, Model
+from gnnpar.plan.balance import balance_branches
+from gnnpar.runtime import Payload, Slot, Stage, build_stage
 from gnnpar.runtime.passage import Part, Passage
 from gnnpar.runtime.segment import RowsOf, Segment, State
 
@@ -26,12 +27,13 @@ __all__ = ["plan_stages", "profile_layers", "stage_faults"]
 
 
 def plan_stages(
-    model: LayerStack,
+    model: Model,
     chunked: ChunkedGraph,
     config: RunConfig,
     context: Context,
     num_stages: int,
     ways: Sequence[int] | None = None,
+    by_branch: bool = False,
 ) -> tuple[int, ...]:
     """Entries of `model.all_layers()` per stage, the same on all ranks.
 
@@ -40,27 +42,28 @@ def plan_stages(
 
     Args:
         ways: processes that share each stage, which is so many times faster; None: one each.
+        by_branch: a stage holds layers of one branch only.
     """
-    given, num_layers = config.parallel.layers_per_stage, len(model.layers)
+    given, units = config.parallel.layers_per_stage, model.units()
     if given is not None:
         counts = list(given)
     elif num_stages == 1:
-        counts = [num_layers]
-    elif num_stages == num_layers:
-        counts = [1] * num_layers
+        counts = [len(units)]
+    elif num_stages == len(units):
+        counts = [1] * num_stages
     else:
         costs = profile_layers(model, chunked, config) if context.is_first else ()
         costs = context.broadcast_object(costs, 0, "sharing the profile")
-        merged = [costs[0] + costs[1], *costs[2:-2], costs[-2] + costs[-1]]
-        counts = list(balance_stages(merged, num_stages, ways))
-    counts[0] += 1
-    counts[-1] += 1
-    return tuple(counts)
+        branches = model.branches_in_order().values() if by_branch else [units]
+        merged = [[sum(costs[i] for i in unit) for unit in branch] for branch in branches]
+        counts = list(chain.from_iterable(balance_branches(merged, num_stages, ways)))
+    bounds = [0, *accumulate(counts)]
+    return tuple(sum(map(len, units[start:stop])) for start, stop in pairwise(bounds))
 
 
-def stage_faults(config: RunConfig, model: LayerStack, num_stages: int) -> list[str]:
-    """What is wrong with so many stages for a model."""
-    given, num_layers, ranks = config.parallel.layers_per_stage, len(model.layers), config.parallel.stages
+def stage_faults(config: RunConfig, model: Model, num_stages: int, by_branch: bool = False) -> list[str]:
+    """What is wrong with so many stages for a model. `by_branch`: as for `plan_stages`."""
+    given, num_layers, ranks = config.parallel.layers_per_stage, model.num_layers, config.parallel.stages
     if num_stages > num_layers and num_stages != ranks:
         return [
             f"parallel.stages: schedule.name={config.schedule.name} makes {num_stages} stages on {ranks} "
@@ -76,10 +79,38 @@ def stage_faults(config: RunConfig, model: LayerStack, num_stages: int) -> list[
             f"parallel.layers_per_stage: {list(given)} must be {num_stages} numbers with sum "
             f"{num_layers} (the model's layers)"
         ]
-    return _shared(model) if num_stages > 1 else []
+    return [
+        *(_across_branches(config, model, num_stages) if by_branch else []),
+        *(_shared(model) if num_stages > 1 else []),
+    ]
 
 
-def _shared(model: LayerStack) -> list[str]:
+def _across_branches(config: RunConfig, model: Model, num_stages: int) -> list[str]:
+    """Stages that would hold layers of several branches."""
+    given, branches = config.parallel.layers_per_stage, model.branches_in_order()
+    other = (
+        "or schedule.name=one_f_one_b, which runs the branches one after the other on any number of stages"
+    )
+    if num_stages < len(branches):
+        return [
+            f"parallel.stages: {num_stages}, but schedule.name={config.schedule.name} runs each of the "
+            f"model's {len(branches)} branches ({', '.join(branches)}) on stages of its own; use "
+            f"parallel.stages={len(branches)} or more, {other}"
+        ]
+    ends = set(accumulate(map(len, branches.values())))
+    if given is None or ends <= set(accumulate(given)):
+        return []
+    sizes = ", ".join(f"{name} {len(units)}" for name, units in branches.items())
+    nearest = list(
+        chain.from_iterable(balance_branches([[1] * len(u) for u in branches.values()], num_stages))
+    )
+    return [
+        f"parallel.layers_per_stage: {list(given)} puts layers of several branches on one stage (layers: "
+        f"{sizes}); use {nearest}, {other}"
+    ]
+
+
+def _shared(model: Model) -> list[str]:
     """Layers that share parameters: stages would train copies of them."""
     faults: list[str] = []
     owners: dict[int, int] = {}
@@ -94,33 +125,54 @@ def _shared(model: LayerStack) -> list[str]:
 
 
 def profile_layers(
-    model: LayerStack, chunked: ChunkedGraph, config: RunConfig, repeats: int = 3
+    model: Model, chunked: ChunkedGraph, config: RunConfig, repeats: int = 3
 ) -> tuple[float, ...]:
     """Seconds of every entry of `model.all_layers()`, forward and backward over one chunk of middling cost.
 
-    All layers run as one stage through the same code as in training, fused passes included. A passage between
-    two aggregations counts for the layer whose aggregation it begins with; the first one for the encoder. The
-    least of `repeats`, and of layers that are alike, counts. Memory: the rows of one chunk, in buffers that
-    are mapped for all rows.
+    Every branch runs as one stage through the same code as in training, fused passes included. A passage
+    between two aggregations counts for the layer whose aggregation it begins with; the first one for the
+    layer that the branch begins with. The least of `repeats`, and of layers that are alike, counts. Memory:
+    the rows of one chunk, in buffers that are mapped for all rows.
     """
     model = copy.deepcopy(model)  # gradients and statistics of the run must not know of this
     chunk = _middling(chunked)
     reads = ReadsPlanner(chunked, HistoryPolicy("latest", 1, 1.0, 1), 1).exact
-    count = len(model.all_layers())
-    stage = build_stage(model, chunked, range(count), 1, config, torch.device(config.device))
-    timed = [_TimedPassage(passage) for passage in stage.passages]
-    stage.passages = list(timed)
+    split = [units[-1].stop - units[0].start for units in model.branches_in_order().values()]
+    payloads = model.payloads(chunked.graph, split, model.stage_edges(split))
+    bounds = [0, *accumulate(split)]
+    device = torch.device(config.device)
+    stages = [
+        build_stage(model, chunked, range(start, stop), 1, config, device, payloads, number)
+        for number, (start, stop) in enumerate(pairwise(bounds))
+    ]
+    timed = [[_TimedPassage(passage) for passage in stage.passages] for stage in stages]
+    for stage, passages in zip(stages, timed, strict=True):
+        stage.passages = list(passages)
     for _ in range(repeats):
-        stage.forward((chunk,), {}, reads, 0)
-        stage.backward((chunk,), {}, reads, 0)
-    kinds = [_kind(segment) for segment in stage.segments]
+        _run_once(stages, (chunk,), reads)
+    segments = [segment for stage in stages for segment in stage.segments]
+    starts = [stage.layers[0][0] for stage in stages for _ in stage.segments]
+    kinds = [_kind(segment) for segment in segments]
     least: dict[Hashable, float] = {}
-    for kind, passage in zip(kinds, timed, strict=True):
+    for kind, passage in zip(kinds, chain.from_iterable(timed), strict=True):
         least[kind] = min(passage.seconds, least.get(kind, passage.seconds))
-    costs = [0.0] * count
-    for kind, segment in zip(kinds, stage.segments, strict=True):
-        costs[0 if segment.behind is None else segment.behind[0]] += least[kind]
+    costs = [0.0] * bounds[-1]
+    for kind, segment, start in zip(kinds, segments, starts, strict=True):
+        costs[start if segment.behind is None else segment.behind[0]] += least[kind]
     return tuple(costs)
+
+
+def _run_once(stages: Sequence[Stage], slot: Slot, reads: Reads) -> None:
+    """One slot through all stages, forward and backward, in this process."""
+    crossing: dict[Edge, dict[Chunk, Payload]] = {}
+    for number, stage in enumerate(stages):
+        arrived = {source: crossing[source, number] for source in stage.receives}
+        out = stage.forward(slot, arrived, reads, 0)
+        crossing.update(((number, target), payload) for target, payload in out.items())
+    for number, stage in reversed(list(enumerate(stages))):
+        arrived = {target: crossing[target, number] for target in stage.sends}
+        out = stage.backward(slot, arrived, reads, 0)
+        crossing.update(((number, source), payload) for source, payload in out.items())
 
 
 def _kind(segment: Segment) -> Hashable:

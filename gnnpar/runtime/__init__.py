@@ -4,13 +4,15 @@ from gnnpar.runtime.aggregation import Aggregation
 from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales
 from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.executor import Executor
-from gnnpar.runtime.stage import Payload, Slot, Stage
+from gnnpar.runtime.stage import OUT, Payload, Payloads, Slot, Stage
 
 __all__ = [
+    "OUT",
     "Aggregation",
     "Executor",
     "HistoryExchange",
     "Payload",
+    "Payloads",
     "Slot",
     "Stage",
     "build_stage",

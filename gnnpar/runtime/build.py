@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
 from gnnpar.graph.norm import PullScales, scales
 from gnnpar.history import CutStore, HistoryPolicy
-from gnnpar.model import Layer, LayerStack, Pull, Push
+from gnnpar.model import FEATURES, Edge, Layer, Model, Pull, Push, TensorSpec
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation, PushAggregation
 from gnnpar.runtime.stage import Stage
 from gnnpar.runtime.targets import Targets
@@ -21,7 +21,7 @@ from gnnpar.runtime.targets import Targets
 __all__ = ["build_stage", "needs_two_copies", "pull_scales"]
 
 
-def needs_two_copies(model: LayerStack, policy: HistoryPolicy, recompute: bool) -> bool:
+def needs_two_copies(model: Model, policy: HistoryPolicy, recompute: bool) -> bool:
     """True where one buffer a layer cannot hold what is read: a snapshot beside the live rows, or (to run an
     operator on single edges again) rows that the step has overwritten since."""
     push = any(isinstance(layer.operator, Push) for layer in model.all_layers())
@@ -43,21 +43,28 @@ def pull_scales(layers: Sequence[Layer], graph: Graph, dtype: torch.dtype) -> li
 
 
 def build_stage(
-    model: LayerStack,
+    model: Model,
     chunked: ChunkedGraph,
     indices: Sequence[int],
     copies: int,
     config: RunConfig,
     device: torch.device,
+    payloads: Mapping[Edge, Sequence[TensorSpec]] | None = None,
+    number: int = 0,
 ) -> Stage:
     """The stage of the layers with these consecutive global indices.
+
+    Args:
+        payloads: what crosses the edges between stages (`Model.payloads`), of which this is one.
+        number: of this stage.
 
     Memory: for every aggregation (copies + 1) · N · K elements.
     """
     layers = model.all_layers()
     last = len(layers) - 1
-    payloads = model.payload_specs(chunked.graph)
+    payloads = payloads or {}
     own = [layers[index] for index in indices]
+    reads_features = indices[0] == 0 or any(FEATURES in layer.reads for layer in own)
     graph_layers = [layer for layer in own if layer.operator is not None]
     of_operators = pull_scales(own, chunked.graph, getattr(torch, config.dtype))
     aggregations: list[Aggregation] = []
@@ -67,14 +74,14 @@ def build_stage(
     return Stage(
         list(zip(indices, own, strict=True)),
         aggregations,
-        payloads[indices[0] - 1] if indices[0] > 0 else (),
-        payloads[indices[-1]] if indices[-1] < last else (),
+        {source: specs for (source, target), specs in payloads.items() if target == number},
+        {target: specs for (source, target), specs in payloads.items() if source == number},
         node_ids=chunked.graph.node_ids,
         seed=config.seed,
-        features=_Features(chunked, device) if indices[0] == 0 else None,
+        features=_Features(chunked, device) if reads_features else None,
         targets=Targets(chunked, device) if indices[-1] == last else None,
         recompute=config.memory.recompute,
-        keeps_h0=model.reads_h0,
+        keeps=model.keeps,
     )
 
 

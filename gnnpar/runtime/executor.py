@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +16,7 @@ from gnnpar.history import Reads
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.reduce import Reduction
-from gnnpar.runtime.stage import Payload, Slot, Stage
+from gnnpar.runtime.stage import Payload, Payloads, Slot, Stage
 from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
 
@@ -31,9 +31,13 @@ _POSTED_AHEAD = 3
 _TENSORS_PER_PAYLOAD = 64
 
 
+_Crossing = tuple[int, int, int, Kind, int]
+"""(replica, stage it comes from, stage it goes to, F or B, micro-batch)."""
+
+
 @dataclass(slots=True)
 class _Step:
-    """What is in flight during one step. Payloads wait under (replica, stage, kind, micro-batch)."""
+    """What is in flight during one step. Payloads wait under the edge they cross."""
 
     schedule: Schedule
     mesh: Mesh
@@ -41,7 +45,7 @@ class _Step:
     reads: Reads
     number: int
     splits: bool
-    payloads: dict[tuple[int, int, Kind, int], dict[Chunk, Payload]] = field(default_factory=dict)
+    payloads: dict[_Crossing, dict[Chunk, Payload]] = field(default_factory=dict)
     posted: dict[Action, dict[Chunk, Message]] = field(default_factory=dict)
     sends: list[Message] = field(default_factory=list)
     reductions: list[Reduction] = field(default_factory=list)
@@ -113,10 +117,9 @@ class Executor:
             chunks = [chunk for batch in action.micro_batches for chunk in self._own(batch, state)]
             self._stage(action).weight_gradients(chunks)
         elif action.kind in _RECEIVES:
-            what = Kind.F if action.kind is Kind.RECV_F else Kind.B
             messages = state.posted.pop(action)
             arrived = {chunk: self.transport.finish(message) for chunk, message in messages.items()}
-            state.payloads[action.replica, action.stage, what, action.micro_batch] = arrived
+            state.payloads[_crossing(action)] = arrived
         elif action.kind in (Kind.SEND_F, Kind.SEND_B):
             self._send(action, state)
         elif action.kind is Kind.REDUCE:
@@ -136,41 +139,40 @@ class Executor:
 
     def _forward(self, action: Action, batch: int, state: _Step) -> None:
         stage, slot = self._stage(action), self._own(batch, state)
-        payloads = state.payloads.pop((action.replica, action.stage, Kind.F, batch), {})
+        payloads = self._arrived(action, Kind.F, batch, stage.receives, state)
         reads = state.reads.of(action.replica)
         out = stage.forward(slot, payloads, reads, state.number, split=state.splits)
         if stage.targets is not None:
             loss = stage.loss(slot)
             state.loss = loss if state.loss is None else state.loss + loss
-        self._hand_over(action, batch, out, state)
+        self._hand_over(action, Kind.F, batch, out, state)
 
     def _backward(self, action: Action, batch: int, state: _Step) -> None:
         stage, slot = self._stage(action), self._own(batch, state)
-        gradients = state.payloads.pop((action.replica, action.stage, Kind.B, batch), {})
+        gradients = self._arrived(action, Kind.B, batch, stage.sends, state)
         out = stage.backward(slot, gradients, state.reads.of(action.replica), state.number)
         if action.kind is Kind.B and state.splits:
             stage.weight_gradients(slot)
-        self._hand_over(action, batch, out, state)
+        self._hand_over(action, Kind.B, batch, out, state)
 
-    def _hand_over(self, action: Action, batch: int, out: dict[Chunk, Payload], state: _Step) -> None:
-        """Leave a result where the neighbouring stage on this rank, or the SEND that follows, finds it."""
-        forward = action.kind is Kind.F
-        schedule = state.schedule
-        to = schedule.successors(action.stage) if forward else schedule.predecessors(action.stage)
-        for neighbour in to:
-            if schedule.rank_of(neighbour, action.replica) == state.column:
-                key = (action.replica, neighbour, Kind.F if forward else Kind.B, batch)
-            else:
-                key = (action.replica, action.stage, Kind.SEND_F if forward else Kind.SEND_B, batch)
-            state.payloads[key] = out
+    def _arrived(
+        self, action: Action, kind: Kind, batch: int, sources: Iterable[int], state: _Step
+    ) -> Payloads:
+        stage, pop = action.stage, state.payloads.pop
+        return {source: pop((action.replica, source, stage, kind, batch)) for source in sources}
+
+    def _hand_over(self, action: Action, kind: Kind, batch: int, out: Payloads, state: _Step) -> None:
+        """Leave results where the neighbouring stage on this rank, or the SEND that follows, finds them."""
+        for target, payloads in out.items():
+            state.payloads[action.replica, action.stage, target, kind, batch] = payloads
 
     def _send(self, action: Action, state: _Step) -> None:
         assert action.peer is not None
         column = state.schedule.rank_of(action.peer, action.replica)
-        out = state.payloads.pop((action.replica, action.stage, action.kind, action.micro_batch))
+        out = state.payloads.pop(_crossing(action))
         for number, chunk in enumerate(state.reads.slots[action.micro_batch]):
             if chunk in out:
-                peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, action.stage, number)
+                peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, number)
                 what = _describe(action, chunk)
                 state.sends.append(self.transport.send(out[chunk], peer, tag, "stage", what))
 
@@ -178,11 +180,15 @@ class Executor:
         assert action.peer is not None
         column = state.schedule.rank_of(action.peer, action.replica)
         stage, own = self._stage(action), self._own(action.micro_batch, state)
-        specs = stage.receives if action.kind is Kind.RECV_F else [s for s in stage.sends if s.needs_grad]
+        specs: Sequence[TensorSpec] = (
+            stage.receives[action.peer]
+            if action.kind is Kind.RECV_F
+            else [spec for spec in stage.sends[action.peer] if spec.needs_grad]
+        )
         state.posted[action] = {}
         for number, chunk in enumerate(state.reads.slots[action.micro_batch]):
             if chunk in own:
-                peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, action.peer, number)
+                peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, number)
                 buffers, what = self.empty_payload(chunk, specs), _describe(action, chunk)
                 state.posted[action][chunk] = self.transport.receive(buffers, peer, tag, what)
 
@@ -193,18 +199,28 @@ class Executor:
         ]
 
 
-def _tag(state: _Step, action: Action, sender: int, number: int) -> int:
+def _crossing(action: Action) -> _Crossing:
+    """What a SEND or RECV brings from one stage to another."""
+    assert action.peer is not None
+    kind = Kind.F if action.kind in (Kind.SEND_F, Kind.RECV_F) else Kind.B
+    ends = action.stage, action.peer
+    source, target = ends if action.kind in (Kind.SEND_F, Kind.SEND_B) else ends[::-1]
+    return action.replica, source, target, kind, action.micro_batch
+
+
+def _tag(state: _Step, action: Action, number: int) -> int:
     """The same on both sides; distinct for all messages of a step between two ranks.
 
     Args:
-        sender: stage that sends. number: place of the chunk in its slot.
+        number: place of the chunk in its slot.
     """
     schedule = state.schedule
-    backward = action.kind in (Kind.SEND_B, Kind.RECV_B)
+    replica, source, target, kind, batch = _crossing(action)
+    edge = schedule.stage_edges.index((min(source, target), max(source, target)))
     size = len(state.reads.slots[0])
-    place = action.micro_batch * size + number
+    place = batch * size + number
     width = schedule.num_micro_batches * size
-    channel = (action.replica * schedule.num_stages + sender) * 2 + backward
+    channel = (replica * len(schedule.stage_edges) + edge) * 2 + (kind is Kind.B)
     return (channel * width + place) * _TENSORS_PER_PAYLOAD
 
 

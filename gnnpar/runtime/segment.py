@@ -8,8 +8,9 @@ graph per segment, and gradients cross an aggregation only through `Aggregation`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 from torch import Tensor
 
@@ -38,13 +39,13 @@ class Segment:
         behind: the layer whose aggregation precedes (None: the segment starts the stage).
         inner: row-wise layers.
         ahead: the layer whose aggregation follows (None: the segment ends the stage).
-        keeps_h0: the encoder is among `inner`, and its output becomes the carry `h0`.
+        keeps: global index of a layer → name of the carry that its output becomes.
     """
 
     behind: tuple[int, Layer] | None
     inner: tuple[tuple[int, Layer], ...]
     ahead: tuple[int, Layer] | None
-    keeps_h0: bool = False
+    keeps: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def keeps_input(self) -> bool:
@@ -74,35 +75,55 @@ class Segment:
         if self.behind is not None:
             index, layer = self.behind
             assert z is not None
-            h = _after(layer, z, h, carries, rows_of(index))
+            h = self._after(index, layer, z, h, carries, rows_of(index))
         for index, layer in self.inner:
-            assert h is not None
             rows = rows_of(index)
             if select is not None and index == self.inner[-1][0]:
                 rows = replace(rows, ids=rows.ids[select])
-                h = h[select]
+                h = None if h is None else h[select]
                 carries = {name: carries[name][select] for name in layer.reads}
-            h = _after(layer, h, h, carries, rows)
-            if index == 0 and self.keeps_h0:
-                carries["h0"] = h
+            h = self._after(index, layer, h, h, carries, rows)
         if self.ahead is None:
-            return None, State(h, carries)
+            return None, _outlasting(z, State(h, carries), state)
         index, layer = self.ahead
         assert h is not None
         x = layer.before(h, carries, rows_of(index))
-        return x, State(h if self.keeps_input else None, carries)
+        return x, _outlasting(z, State(h if self.keeps_input else None, carries), state)
+
+    def _after(
+        self, index: int, layer: Layer, z: Tensor | None, h: Tensor | None, carries: Carries, rows: Rows
+    ) -> Tensor:
+        # Only a layer that does not take h finds none.
+        result = layer.after(cast(Tensor, z), cast(Tensor, z if h is None else h), carries, rows)
+        if isinstance(result, tuple):
+            result, written = result
+            carries.update(written)
+        if index in self.keeps:
+            carries[self.keeps[index]] = result
+        return result
 
 
-def _after(layer: Layer, z: Tensor, h: Tensor | None, carries: Carries, rows: Rows) -> Tensor:
-    result = layer.after(z, z if h is None else h, carries, rows)
-    if isinstance(result, tuple):
-        result, written = result
-        carries.update(written)
-    return result
+def _outlasting(z: Tensor | None, left: State, entered: State) -> State:
+    """What a segment leaves, copied where it is Z itself: that buffer takes other rows before all is done."""
+    if z is None:
+        return left
+    buffer = z.untyped_storage().data_ptr()
+
+    def apart(tensor: Tensor) -> Tensor:
+        return tensor.clone() if tensor.untyped_storage().data_ptr() == buffer else tensor
+
+    carries = {
+        name: tensor if tensor is entered.carries.get(name) else apart(tensor)
+        for name, tensor in left.carries.items()
+    }
+    return State(None if left.h is None else apart(left.h), carries)
 
 
-def cut_segments(layers: Sequence[tuple[int, Layer]], keeps_h0: bool = False) -> tuple[Segment, ...]:
+def cut_segments(
+    layers: Sequence[tuple[int, Layer]], keeps: Mapping[int, str] | None = None
+) -> tuple[Segment, ...]:
     """Cut a stage's layers at its aggregations: one segment more than there are aggregations."""
+    keeps = keeps or {}
     segments: list[Segment] = []
     behind: tuple[int, Layer] | None = None
     inner: list[tuple[int, Layer]] = []
@@ -110,7 +131,7 @@ def cut_segments(layers: Sequence[tuple[int, Layer]], keeps_h0: bool = False) ->
         if entry[1].operator is None:
             inner.append(entry)
             continue
-        segments.append(Segment(behind, tuple(inner), entry, keeps_h0))
+        segments.append(Segment(behind, tuple(inner), entry, keeps))
         behind, inner = entry, []
-    segments.append(Segment(behind, tuple(inner), None, keeps_h0))
+    segments.append(Segment(behind, tuple(inner), None, keeps))
     return tuple(segments)

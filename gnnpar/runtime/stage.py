@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -14,7 +14,7 @@ from gnnpar.batch import Chunk
 from gnnpar.graph.features import SparseRows
 from gnnpar.history import Reads
 from gnnpar.model.fused import WeightGradient
-from gnnpar.model.layer import Layer
+from gnnpar.model.layer import FEATURES, Layer
 from gnnpar.model.norm import BatchNorm
 from gnnpar.model.rows import Rows
 from gnnpar.model.trace import TensorSpec
@@ -24,10 +24,16 @@ from gnnpar.runtime.passage import AutogradPassage, FusedPassage, Part, Passage
 from gnnpar.runtime.segment import RowsOf, Segment, State, cut_segments
 from gnnpar.runtime.targets import Targets
 
-__all__ = ["Payload", "Slot", "Stage"]
+__all__ = ["OUT", "Payload", "Payloads", "Slot", "Stage"]
 
 Payload = list[Tensor]
-"""What one stage hands the next for one chunk: `h` and the carries that later layers read."""
+"""What one stage hands another for one chunk: `h` and the carries that it, or stages after it, read."""
+
+Payloads = dict[int, dict[Chunk, Payload]]
+"""Of every neighbouring stage, by its number: each chunk's payload."""
+
+OUT = -1
+"""In place of the number of a stage: what the last one makes."""
 
 Slot = tuple[Chunk, ...]
 """The chunks that run together and read each other's current rows."""
@@ -47,34 +53,36 @@ class Stage:
     Args:
         layers: (global index, layer) of this stage; encoder and decoder count as layers.
         aggregations: one for each of these layers that aggregates.
-        receives, sends: the boundary payload before and after; empty on the first and the last stage.
+        receives, sends: what comes from every stage before and goes to every stage after, by its number;
+            empty on a first and on a last stage.
         node_ids: `[N]` original vertex ids, which key the dropout.
-        features: of a chunk, on the first stage (else None).
+        features: of a chunk, on a stage that reads them (else None).
         targets: labels and loss, on the last stage (else None).
         recompute: keep only payloads, X and Z (and `h` where a layer looks at it); run the row-wise parts
             again in the backward pass.
-        keeps_h0: the encoder's output travels on as the carry `h0`.
+        keeps: global index of a layer → name of the carry that its output becomes.
     """
 
     def __init__(
         self,
         layers: Sequence[tuple[int, Layer]],
         aggregations: Sequence[Aggregation],
-        receives: Sequence[TensorSpec],
-        sends: Sequence[TensorSpec],
+        receives: Mapping[int, Sequence[TensorSpec]],
+        sends: Mapping[int, Sequence[TensorSpec]],
         *,
         node_ids: Tensor,
         seed: int,
         features: Callable[[Chunk], Tensor | SparseRows] | None = None,
         targets: Targets | None = None,
         recompute: bool = False,
-        keeps_h0: bool = False,
+        keeps: Mapping[int, str] | None = None,
     ) -> None:
         self.layers = tuple(layers)
-        self.segments = cut_segments(layers, keeps_h0)
+        self.segments = cut_segments(layers, keeps)
         self.aggregations = tuple(aggregations)
-        self.receives = tuple(receives)
-        self.sends = tuple(sends)
+        # In the order of the stages: so gradients add up alike wherever the stages are.
+        self.receives = {number: tuple(receives[number]) for number in sorted(receives)}
+        self.sends = {number: tuple(sends[number]) for number in sorted(sends)}
         self.node_ids = node_ids
         self.seed = seed
         self.features = features
@@ -95,11 +103,12 @@ class Stage:
         return [one for _, layer in self.layers for one in layer.modules() if isinstance(one, BatchNorm)]
 
     def forward(
-        self, slot: Slot, payloads: dict[Chunk, Payload], reads: Reads, step: int, split: bool = False
-    ) -> dict[Chunk, Payload]:
-        """Run one slot forward. Returns each chunk's payload for the next stage (empty on the last stage).
+        self, slot: Slot, payloads: Payloads, reads: Reads, step: int, split: bool = False
+    ) -> Payloads:
+        """Run one slot forward. Returns each chunk's payload for every stage after (none on a last stage).
 
         Args:
+            payloads: from every stage before.
             split: the weight gradients will come with `weight_gradients`, not with `backward`.
         """
         states = {chunk: self._enter(chunk, payloads, leaf=True) for chunk in slot}
@@ -116,33 +125,31 @@ class Stage:
                 self._flights[chunk].parts.append(part)
         for chunk in slot:
             self._flights[chunk].last = states[chunk]
-        return {chunk: [t.detach() for t in _pack(states[chunk], self.sends)] for chunk in slot if self.sends}
+        return {
+            target: {chunk: [t.detach() for t in _pack(states[chunk], specs)] for chunk in slot}
+            for target, specs in self.sends.items()
+        }
 
     def loss(self, slot: Slot) -> Tensor:
         """The slot's share of the loss, after its forward pass on the last stage."""
         losses = [_present(self._flights[chunk].parts[-1].loss).detach() for chunk in slot]
         return torch.stack(losses).sum()
 
-    def backward(
-        self, slot: Slot, gradients: dict[Chunk, Payload], reads: Reads, step: int
-    ) -> dict[Chunk, Payload]:
+    def backward(self, slot: Slot, gradients: Payloads, reads: Reads, step: int) -> Payloads:
         """Run one slot backward; parameter gradients add up in `.grad`.
 
         Args:
-            gradients: of the payload that `forward` returned (none on the last stage).
+            gradients: of the payloads that `forward` returned. Those of one tensor for several stages add up
+                in the order of the stages.
 
-        Returns the gradients of the payload that `forward` was given (empty on the first stage).
+        Returns the gradients of the payloads that `forward` was given (none on a first stage).
         """
         flights = {chunk: self._flights.pop(chunk) for chunk in slot}
         following = {chunk: _present_state(flight.last) for chunk, flight in flights.items()}
-        for chunk, payload in gradients.items():
-            leaves = [
-                t
-                for t, spec in zip(_pack(following[chunk], self.sends), self.sends, strict=True)
-                if spec.needs_grad
-            ]
-            for leaf, gradient in zip(leaves, payload, strict=True):
-                leaf.grad = gradient
+        for target, specs in self.sends.items():
+            for chunk, payload in gradients[target].items():
+                for leaf, gradient in zip(_leaves_of(following[chunk], specs), payload, strict=True):
+                    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
         cut_gradients: dict[Chunk, Tensor] = {}
         for number in reversed(range(len(self.passages))):
             for chunk in slot:
@@ -154,16 +161,19 @@ class Stage:
             if number > 0:
                 for chunk in slot:
                     cut_gradients[chunk] = self.passages[number].pull_back(chunk, reads)
-        return {chunk: _leaf_gradients(following[chunk], self.receives) for chunk in slot if self.receives}
+        return {
+            source: {chunk: _leaf_gradients(following[chunk], specs) for chunk in slot}
+            for source, specs in self.receives.items()
+        }
 
     def weight_gradients(self, chunks: Iterable[Chunk]) -> None:
         """Do what `backward` left undone for these chunks (of any number of slots), one product a weight."""
         add_weight_gradients([one for chunk in chunks for one in self._pending.pop(chunk, [])])
 
     def evaluate(
-        self, slot: Slot, payloads: dict[Chunk, Payload], reads: Reads, aggregations: Sequence[Aggregation]
-    ) -> dict[Chunk, Payload]:
-        """Exact forward pass of all chunks without dropout; on the last stage the payload is `[logits]`.
+        self, slot: Slot, payloads: Payloads, reads: Reads, aggregations: Sequence[Aggregation]
+    ) -> Payloads:
+        """Exact forward pass of all chunks without dropout; a last stage hands `[logits]` to `OUT`.
 
         Args:
             aggregations: like the stage's own, over cuts that may be overwritten.
@@ -179,16 +189,24 @@ class Stage:
                     cut, states[chunk] = segment.run(z, states[chunk], rows_of)
                     if cut is not None:
                         aggregations[number].write(chunk, cut, reads)
-            if self.sends:
-                return {chunk: _pack(states[chunk], self.sends) for chunk in slot}
-            return {chunk: [_present(states[chunk].h)] for chunk in slot}
+            if not self.sends:
+                return {OUT: {chunk: [_present(states[chunk].h)] for chunk in slot}}
+            return {
+                target: {chunk: _pack(states[chunk], specs) for chunk in slot}
+                for target, specs in self.sends.items()
+            }
 
-    def _enter(self, chunk: Chunk, payloads: dict[Chunk, Payload], leaf: bool) -> State:
-        if self.features is not None:
-            return State(cast(Tensor, self.features(chunk)), {})
+    def _enter(self, chunk: Chunk, payloads: Payloads, leaf: bool) -> State:
         tensors = {}
-        for spec, tensor in zip(self.receives, payloads[chunk], strict=True):
-            tensors[spec.name] = tensor.requires_grad_(leaf and spec.needs_grad)
+        for source, specs in self.receives.items():
+            for spec, tensor in zip(specs, payloads[source][chunk], strict=True):
+                tensors[spec.name] = tensor.requires_grad_(leaf and spec.needs_grad)
+        if self.features is not None:
+            x = cast(Tensor, self.features(chunk))
+            if self.layers[0][0] == 0:
+                tensors["h"] = x
+            if any(FEATURES in layer.reads for _, layer in self.layers):
+                tensors[FEATURES] = x
         return State(tensors.pop("h", None), tensors)
 
     def _rows_of(self, chunk: Chunk, step: int, training: bool = True, recomputing: bool = False) -> RowsOf:
@@ -205,7 +223,7 @@ def _passage(
     if isinstance(behind, PullAggregation) and isinstance(ahead, PullAggregation) and not segment.inner:
         assert segment.behind is not None and segment.ahead is not None
         fused = segment.behind[1].fused_with(segment.ahead[1])
-        if fused is not None:
+        if fused is not None and segment.behind[0] not in segment.keeps:
             return FusedPassage(fused, segment.ahead[0], behind, ahead)
     return AutogradPassage(segment, behind, ahead, targets if ahead is None else None)
 
@@ -227,8 +245,12 @@ def _pack(state: State, specs: Sequence[TensorSpec]) -> Payload:
     return [_present(state.h if spec.name == "h" else state.carries[spec.name]) for spec in specs]
 
 
+def _leaves_of(state: State, specs: Sequence[TensorSpec]) -> list[Tensor]:
+    return [t for t, spec in zip(_pack(state, specs), specs, strict=True) if spec.needs_grad]
+
+
 def _leaf_gradients(state: State, specs: Sequence[TensorSpec]) -> Payload:
-    leaves = [t for t, spec in zip(_pack(state, specs), specs, strict=True) if spec.needs_grad]
+    leaves = _leaves_of(state, specs)
     return [leaf.grad if leaf.grad is not None else torch.zeros_like(leaf) for leaf in leaves]
 
 

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
-from gnnpar.dist import Context, Mesh, Transport
+from gnnpar.dist import Context, Mesh, Message, Transport
 from gnnpar.history import CutStore, Reads
-from gnnpar.runtime import Aggregation, Executor, Payload, Slot, pull_scales
+from gnnpar.model import Edge
+from gnnpar.runtime import OUT, Aggregation, Executor, Payload, Payloads, Slot, pull_scales
 from gnnpar.schedule import Schedule
 from gnnpar.train.metrics import mean_loss, score
 
@@ -55,6 +56,7 @@ class Evaluator:
         context: Context,
         config: RunConfig,
     ) -> None:
+        self.schedule = schedule
         self.executor = executor
         self.transport = transport
         self.chunked = chunked
@@ -86,22 +88,35 @@ class Evaluator:
 
     def logits(self, reads: Reads) -> Tensor | None:
         """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""
-        payloads: dict[Chunk, Payload] = {}
-        for number, rank in enumerate(self.ranks):
-            if rank != self.context.rank:
+        here, ranks, last = self.context.rank, self.ranks, len(self.ranks) - 1
+        slot, stages = reads.slots[0], self.executor.stages
+        arriving: dict[Edge, dict[Chunk, Message]] = {}
+        crossing: dict[Edge, dict[Chunk, Payload]] = {}
+        sent: list[Message] = []
+        # Every rank posts its messages in the order of the edges: so none waits for another in a circle.
+        for number, rank in enumerate(ranks):
+            if rank != here:
+                to = [target for target in self.schedule.successors(number) if ranks[target] == here]
+                arriving |= {(number, target): self._post((number, target), slot) for target in to}
                 continue
-            before = self.ranks[number - 1] if number else rank
-            if before != rank:
-                payloads = self._receive(number, before, reads.slots[0])
-            payloads = self._stage(number, payloads, reads)
-            after = self.ranks[number + 1] if number + 1 < len(self.ranks) else rank
-            if after != rank:
-                self._send(number, after, payloads)
-        if self.context.rank != self.ranks[-1]:
+            payloads: Payloads = {}
+            for source in stages[0, number].receives:
+                messages = arriving.pop((source, number), {})
+                crossing |= {(source, number): self._finish(messages)} if messages else {}
+                payloads[source] = crossing.pop((source, number))
+            out = self._stage(number, payloads, reads)
+            for target, payload in out.items():
+                if target != OUT and ranks[target] != here:
+                    sent += self._send((number, target), payload)
+                else:
+                    crossing[number, target] = payload
+        for message in sent:
+            self.transport.finish(message)
+        if here != ranks[last]:
             return None
-        return torch.cat([payload[0] for payload in payloads.values()])
+        return torch.cat([payload[0] for payload in crossing[last, OUT].values()])
 
-    def _stage(self, number: int, payloads: dict[Chunk, Payload], reads: Reads) -> dict[Chunk, Payload]:
+    def _stage(self, number: int, payloads: Payloads, reads: Reads) -> Payloads:
         stage = self.executor.stages[0, number]
         pairs = zip(stage.aggregations, self._cuts(stage.aggregations), self.scales[number], strict=True)
         aggregations = [one.over(cut, scales) for one, cut, scales in pairs]
@@ -117,25 +132,29 @@ class Evaluator:
             cuts.append((None if room is None else one.cut.in_room(room)) or spare[place % 2])
         return cuts
 
-    def _receive(self, number: int, peer: int, slot: Slot) -> dict[Chunk, Payload]:
-        specs = self.executor.stages[0, number].receives
-        messages = {
+    def _post(self, edge: Edge, slot: Slot) -> dict[Chunk, Message]:
+        source, target = edge
+        peer, specs = self.ranks[source], self.executor.stages[0, target].receives[source]
+        return {
             chunk: self.transport.receive(
-                self.executor.empty_payload(chunk, specs), peer, _tag(number, place), f"evaluation, {chunk}"
+                self.executor.empty_payload(chunk, specs),
+                peer,
+                self._tag(edge, place),
+                f"evaluation, {chunk}",
             )
             for place, chunk in enumerate(slot)
         }
+
+    def _finish(self, messages: dict[Chunk, Message]) -> dict[Chunk, Payload]:
         return {chunk: self.transport.finish(message) for chunk, message in messages.items()}
 
-    def _send(self, number: int, peer: int, payloads: dict[Chunk, Payload]) -> None:
-        sent = [
-            self.transport.send(payload, peer, _tag(number + 1, place), "evaluation", f"evaluation, {chunk}")
+    def _send(self, edge: Edge, payloads: dict[Chunk, Payload]) -> list[Message]:
+        peer = self.ranks[edge[1]]
+        return [
+            self.transport.send(payload, peer, self._tag(edge, place), "evaluation", f"evaluation, {chunk}")
             for place, (chunk, payload) in enumerate(payloads.items())
         ]
-        for message in sent:
-            self.transport.finish(message)
 
-
-def _tag(receiver: int, place: int) -> int:
-    """Apart from the tags of training steps."""
-    return (1 << 27) + (receiver * (1 << 14) + place) * 64
+    def _tag(self, edge: Edge, place: int) -> int:
+        """Apart from the tags of training steps."""
+        return (1 << 27) + (self.schedule.stage_edges.index(edge) * (1 << 14) + place) * 64

@@ -21,7 +21,7 @@ from gnnpar.dist import Context
 from gnnpar.errors import InputError
 from gnnpar.graph import Graph
 from gnnpar.interop.dgl import import_dgl
-from gnnpar.model import LayerStack, build_model
+from gnnpar.model import Model, build_model
 from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
 from gnnpar.train.trainer import Trainer
@@ -51,7 +51,7 @@ class Job:
         if pickled is not None:
             (self.folder / "model.pkl").write_bytes(pickled)
 
-    def read(self) -> tuple[RunConfig, ChunkedGraph, LayerStack]:
+    def read(self) -> tuple[RunConfig, ChunkedGraph, Model]:
         """Config, graph and model, the same on every rank."""
         config = from_yaml((self.run_dir / "config.yaml").read_text())
         chunked = load_chunked(self.folder / "graph")
@@ -71,7 +71,7 @@ class Job:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def pickle_model(model: LayerStack) -> bytes:
+def pickle_model(model: Model) -> bytes:
     """A model as bytes for the workers. Raises `InputError` for one that cannot travel.
 
     Classes of a script or notebook travel by value; those of modules are imported, from wherever this process
@@ -89,7 +89,7 @@ def pickle_model(model: LayerStack) -> bytes:
         ) from error
 
 
-def make_model(config: RunConfig, graph: Graph) -> LayerStack:
+def make_model(config: RunConfig, graph: Graph) -> Model:
     """The configured model with parameters drawn from `seed`, whatever was drawn before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -15,8 +15,8 @@ from gnnpar.errors import InputError
 
 __all__ = ["build_lr_schedule", "build_optimizer", "clip_coefficient", "lr_factor"]
 
-CONVOLUTIONS = "layers."
-"""Prefix of the parameter names of the layers between encoder and decoder."""
+CONVOLUTIONS = ("layers.", "branches.")
+"""Prefixes of the parameter names of the layers between encoder and decoder."""
 
 
 def build_optimizer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from gnnpar.config.schema import RunConfig
@@ -10,7 +12,7 @@ from gnnpar.errors import InputError
 from gnnpar.schedule import Schedule, check, with_reductions
 from gnnpar.schedule.families import FAMILIES
 
-__all__ = ["build_schedule", "schedule_faults"]
+__all__ = ["build_schedule", "runs_by_branch", "schedule_faults"]
 
 _KEYS = {
     "stages": "parallel.stages",
@@ -22,9 +24,17 @@ _KEYS = {
 """What families call their arguments → what a configuration calls them."""
 
 
-def build_schedule(config: RunConfig) -> Schedule:
+def runs_by_branch(config: RunConfig) -> bool:
+    """Whether the family runs a graph of stages, so that a stage holds layers of one branch only."""
+    return config.schedule.name in FAMILIES and "edges" in FAMILIES[config.schedule.name].options
+
+
+def build_schedule(config: RunConfig, edges: Sequence[tuple[int, int]] | None = None) -> Schedule:
     """The schedule of one step over `batch.num_chunks` micro-batches and `parallel.stages` ranks. Stages are
     reduced where several ways share a rank.
+
+    Args:
+        edges: between stages, for a family that runs a graph of them; default: a chain.
 
     Raises:
         InputError: no such family, counts that it is not defined for, or an order that the micro-batches do
@@ -34,16 +44,13 @@ def build_schedule(config: RunConfig) -> Schedule:
     if name not in FAMILIES:
         raise _refused(f"schedule.name: there is no {name!r}; choose one of {', '.join(FAMILIES)}")
     given = {key: getattr(config.schedule, key) for key in ("chunks", "waves", "advance")}
-    options = {key: value for key, value in given.items() if value is not None}
+    options: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    if runs_by_branch(config):
+        options["edges"] = tuple(pairwise(range(config.parallel.stages))) if edges is None else edges
     try:
         schedule = FAMILIES[name](config.parallel.stages, config.batch.num_chunks, **options)
     except InputError as error:
         raise _refused(*(f"{_in_config(fault)} (schedule.name={name})" for fault in error.faults)) from None
-    if not schedule.is_chain:
-        raise _refused(
-            f"schedule.name: the stages of {name} branch, but the layers of a LayerStack are a chain; pass "
-            f"schedule.name=one_f_one_b, which is {name} on a chain"
-        )
     ways = Mesh.of(config).ways
     schedule = with_reductions(schedule, [rank for rank, count in enumerate(ways) if count > 1])
     if config.batch.kind == "clusters":

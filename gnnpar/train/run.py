@@ -24,11 +24,11 @@ from gnnpar.dist.context import check_device
 from gnnpar.dist.launched import Membership, under_launcher
 from gnnpar.errors import Faults, InputError
 from gnnpar.graph import Graph, validate
-from gnnpar.model import LayerStack
+from gnnpar.model import Model
 from gnnpar.partition import Partition, degree_cost, partition_from_config, report
 from gnnpar.plan import stage_faults
 from gnnpar.train.job import Job, make_model, pickle_model, run_rank
-from gnnpar.train.order import build_schedule, schedule_faults
+from gnnpar.train.order import build_schedule, runs_by_branch, schedule_faults
 from gnnpar.train.rundir import check_run_dir, new_run_dir
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def run(config: RunConfig, command: Sequence[str] = ()) -> RunResult:
 
 
 def fit(
-    model: LayerStack,
+    model: Model,
     graph: Any,
     system: str = "gnnpipe",
     *,
@@ -115,19 +115,19 @@ def fit(
         stages, chunks: `parallel.stages` and `batch.num_chunks`, where the preset's do not fit.
         overrides: any other keys, as on the command line: `["train.lr=0.01", "seed=3"]`.
     """
-    keys = [f"system={system}", f"model.num_layers={len(model.layers)}", *overrides]
+    keys = [f"system={system}", f"model.num_layers={model.num_layers}", *overrides]
     keys += [f"parallel.stages={stages}"] if stages is not None else []
     keys += [f"batch.num_chunks={chunks}"] if chunks is not None else []
     config = compose(keys)
     found = as_graph(graph)
     dataset = DatasetConfig(kind="memory", name=found.name)
-    network = replace(config.model, name="custom", num_layers=len(model.layers))
+    network = replace(config.model, name="custom", num_layers=model.num_layers)
     result = start(replace(config, dataset=dataset, model=network), lambda: found, model, ())
     model.load_state_dict(result.parameters)
     return result
 
 
-def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> ChunkedGraph:
+def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGraph:
     """Check everything that can be checked without a process, and cut the graph. Writes nothing."""
     faults = Faults(f"run on {graph.name}")
     with faults.collected():
@@ -156,7 +156,9 @@ def prepare(config: RunConfig, graph: Graph, model: LayerStack | None) -> Chunke
     of_schedule = schedule_faults(config)
     faults.extend(of_schedule)
     if not of_schedule:
-        faults.extend(stage_faults(config, network, build_schedule(config).num_stages))
+        faults.extend(
+            stage_faults(config, network, build_schedule(config).num_stages, runs_by_branch(config))
+        )
     faults.extend(network.check(graph))
     if config.partition.path is not None:
         with faults.collected():
@@ -182,7 +184,7 @@ def _cut(config: RunConfig, graph: Graph) -> Partition:
 
 
 def start(
-    config: RunConfig, graph: Callable[[], Graph], model: LayerStack | None, command: Sequence[str]
+    config: RunConfig, graph: Callable[[], Graph], model: Model | None, command: Sequence[str]
 ) -> RunResult:
     """Run in processes of our own, one a rank; or as one of the ranks that torchrun or srun started."""
     with ExitStack() as held:
@@ -242,7 +244,7 @@ def as_rank(config: RunConfig, make: Callable[[], Job]) -> RunResult:
 
 
 def write_job(
-    config: RunConfig, graph: Graph, model: LayerStack | None, command: Sequence[str], held: ExitStack
+    config: RunConfig, graph: Graph, model: Model | None, command: Sequence[str], held: ExitStack
 ) -> Job:
     """Everything that precedes the first process; nothing is written where something is at fault.
 

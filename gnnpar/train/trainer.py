@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import torch
@@ -21,7 +21,7 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.errors import RunError
 from gnnpar.history import HistoryPolicy, ReadsPlanner
-from gnnpar.model import LayerStack
+from gnnpar.model import Model
 from gnnpar.plan import plan_stages
 from gnnpar.runtime import Executor, HistoryExchange, Stage, build_stage, needs_two_copies
 from gnnpar.schedule import lower, owners, whole
@@ -29,7 +29,7 @@ from gnnpar.trace import Recorder
 from gnnpar.train.evaluation import Evaluator, Scores
 from gnnpar.train.memory import release_freed_memory
 from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
-from gnnpar.train.order import build_schedule
+from gnnpar.train.order import build_schedule, runs_by_branch
 
 T = TypeVar("T", bound=Tensor)
 
@@ -66,7 +66,7 @@ class Trainer:
         context: of this rank; its world size is the sum of `parallel.ways` over `parallel.stages`.
     """
 
-    def __init__(self, model: LayerStack, chunked: ChunkedGraph, config: RunConfig, context: Context) -> None:
+    def __init__(self, model: Model, chunked: ChunkedGraph, config: RunConfig, context: Context) -> None:
         self.config = config
         self.context = context
         dtype = getattr(torch, config.dtype)
@@ -76,11 +76,12 @@ class Trainer:
         self.step_order: tuple[int, ...] = ()
         model.to(device=context.device, dtype=dtype)
         self.num_parameters = sum(p.numel() for p in model.parameters())
-        self.schedule = build_schedule(config)
         self.mesh = Mesh.of(config)
-        holders = zip(*self.schedule.placement, strict=True)
+        by_branch, draft = runs_by_branch(config), build_schedule(config)
+        holders = zip(*draft.placement, strict=True)
         ways = [min(self.mesh.ways[column] for column in of_stage) for of_stage in holders]
-        self.split = plan_stages(model, self.chunked, config, context, self.schedule.num_stages, ways)
+        self.split = plan_stages(model, self.chunked, config, context, draft.num_stages, ways, by_branch)
+        self.schedule = build_schedule(config, model.stage_edges(self.split) if by_branch else None)
         release_freed_memory()
         self.policy = HistoryPolicy.of(config)
         copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
@@ -101,6 +102,8 @@ class Trainer:
         # Replicas of a stage hold parameters of their own, which start equal and stay so.
         models = [model, *(copy.deepcopy(model) for _ in range(1, self.schedule.num_replicas))]
         bounds = [0, *accumulate(self.split)]
+        payloads = model.payloads(self.chunked.graph, self.split, self.schedule.stage_edges)
+        self._units, self._names = model.units(), model.layer_names()
         stages = {
             (replica, stage): build_stage(
                 models[replica],
@@ -109,6 +112,8 @@ class Trainer:
                 copies,
                 config,
                 context.device,
+                payloads,
+                stage,
             )
             for replica, stage in self.schedule.stages_on(self.column)
         }
@@ -126,7 +131,7 @@ class Trainer:
         self._updates = [self._update(models[replica], stage) for (replica, _), stage in stages.items()]
         self._lowered = lower(self.schedule), lower(whole(self.schedule))
 
-    def _update(self, model: LayerStack, stage: Stage) -> _Update:
+    def _update(self, model: Model, stage: Stage) -> _Update:
         named = {name: p for name, p in _own(model.named_parameters(), stage.parameters()) if p.requires_grad}
         buffers = [b for _, layer in stage.layers for b in layer.buffers()]
         state: dict[str, Tensor] = dict(_own(model.named_parameters(), stage.parameters()))
@@ -177,16 +182,12 @@ class Trainer:
     @property
     def layers_per_stage(self) -> list[int]:
         """Graph layers of each stage, as `parallel.layers_per_stage` takes them."""
-        counts = list(self.split)
-        counts[0] -= 1
-        counts[-1] -= 1
-        return counts
+        bounds = [0, *accumulate(self.split)]
+        return [sum(unit.start in range(*ends) for unit in self._units) for ends in pairwise(bounds)]
 
     def describe_stages(self) -> str:
         """This rank's stages and their layers, in words."""
-        last = sum(self.split) - 1
-        names = ["encoder", *(f"layers.{i}" for i in range(last - 1)), "decoder"]
-        ways = self.mesh.ways[self.column]
+        names, ways = self._names, self.mesh.ways[self.column]
         shared = f"way {self.way} of {ways} of " if ways > 1 else ""
         return shared + ", ".join(
             f"stage {stage}{f' of replica {replica}' if self.schedule.num_replicas > 1 else ''}: "

@@ -58,8 +58,8 @@ class SleepingStage:
     """
 
     share: float
-    receives: tuple[TensorSpec, ...]
-    sends: tuple[TensorSpec, ...]
+    receives: dict[int, tuple[TensorSpec, ...]]
+    sends: dict[int, tuple[TensorSpec, ...]]
     targets: object = None
     split: bool = False
     weights: list[Parameter] = field(default_factory=lambda: [Parameter(torch.zeros(256))])
@@ -67,7 +67,7 @@ class SleepingStage:
     def parameters(self) -> list[Parameter]:
         return self.weights
 
-    def forward(self, slot: Any, payloads: Any, reads: Any, step: int, split: bool) -> dict[Chunk, Any]:
+    def forward(self, slot: Any, payloads: Any, reads: Any, step: int, split: bool) -> dict[int, Any]:
         self.split = split
         time.sleep(self.share * FORWARD)
         return self._payloads(slot, self.sends)
@@ -75,15 +75,20 @@ class SleepingStage:
     def loss(self, slot: Any) -> torch.Tensor:
         return torch.zeros(())
 
-    def backward(self, slot: Any, gradients: Any, reads: Any, step: int) -> dict[Chunk, Any]:
+    def backward(self, slot: Any, gradients: Any, reads: Any, step: int) -> dict[int, Any]:
         time.sleep(self.share * (INPUT if self.split else INPUT + WEIGHT))
         return self._payloads(slot, self.receives)
 
     def weight_gradients(self, chunks: Iterable[Chunk]) -> None:
         time.sleep(self.share * WEIGHT * len(list(chunks)))
 
-    def _payloads(self, slot: tuple[Chunk, ...], specs: tuple[TensorSpec, ...]) -> dict[Chunk, Any]:
-        return {chunk: [torch.zeros(chunk.num_rows, *spec.tail) for spec in specs] for chunk in slot}
+    def _payloads(
+        self, slot: tuple[Chunk, ...], edges: dict[int, tuple[TensorSpec, ...]]
+    ) -> dict[int, dict[Chunk, Any]]:
+        return {
+            stage: {chunk: [torch.zeros(chunk.num_rows, *spec.tail) for spec in specs] for chunk in slot}
+            for stage, specs in edges.items()
+        }
 
 
 def build(name: str) -> Schedule:
@@ -108,8 +113,8 @@ def measured(schedule: Schedule, context: Context, repeats: int) -> list[float]:
     stages = {
         (replica, stage): SleepingStage(
             share,
-            spec if stage > 0 else (),
-            spec if stage < last else (),
+            dict.fromkeys(schedule.predecessors(stage), spec),
+            dict.fromkeys(schedule.successors(stage), spec),
             targets=object() if stage == last else None,
         )
         for replica, stage in schedule.stages_on(context.rank)

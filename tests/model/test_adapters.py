@@ -158,7 +158,8 @@ def test_initial_representation_is_the_encoder_output():
     foreign = LayerStack(encoder, [nn.Tanh(), theirs, nn.ReLU()], decoder).double()
     own = LayerStack(encoder, [nn.Tanh(), ours], decoder).double()
     torch.testing.assert_close(foreign(graph), own(graph), rtol=0, atol=1e-12)
-    assert [s.name for s in foreign.payload_specs(graph)[1]] == ["h", "h0"]
+    split = [1] * len(foreign.all_layers())
+    assert [s.name for s in foreign.payloads(graph, split)[1, 2]] == ["h", "h0"]
 
 
 def test_foreign_randomness_is_keyed_and_contained():

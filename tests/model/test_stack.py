@@ -21,6 +21,11 @@ def stack(*layers, width=6, features=7, classes=3):
     return LayerStack(nn.Linear(features, width), layers, nn.Linear(width, classes)).double()
 
 
+def boundaries(model, graph):
+    """The payload after every layer but the last, in their order."""
+    return list(model.payloads(graph, [1] * len(model.all_layers())).values())
+
+
 class Carrying(Layer):
     """Row-wise layer that does with carries what it is told to."""
 
@@ -102,7 +107,7 @@ def test_payloads_carry_what_is_still_to_be_read(small):
         GCN(6, 6), GCNII(6, 1), Carrying(writes=("kept",)), GCN(6, 2), Carrying(reads=("kept",)), width=6
     )
     model.decoder = RowWise(nn.Linear(2, 3)).double()
-    specs = model.payload_specs(small)
+    specs = boundaries(model, small)
     assert [[(s.name, s.tail) for s in payload] for payload in specs] == [
         [("h", (6,)), ("h0", (6,))],
         [("h", (6,)), ("h0", (6,))],
@@ -117,7 +122,7 @@ def test_payloads_carry_what_is_still_to_be_read(small):
 def test_frozen_encoder_needs_no_gradient(small):
     model = stack(GCN(6, 6), GCNII(6, 1))
     model.encoder.requires_grad_(False)
-    (after_encoder, *_) = model.payload_specs(small)
+    (after_encoder, *_) = boundaries(model, small)
     assert [(s.name, s.needs_grad) for s in after_encoder] == [("h", False), ("h0", False)]
 
 

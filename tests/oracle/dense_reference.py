@@ -44,6 +44,7 @@ class DenseReference:
         self.model, self.graph, self.chunk_of, self.history = model, graph, chunk_of, history
         self.optimizer, self.seed, self.t, self.stored = optimizer, seed, 0, {}
         self.layers, self.params = list(model.all_layers()), dict(model.named_parameters())
+        self.keeps = model.keeps
         self.graph_layers = [k for k, layer in enumerate(self.layers) if layer.operator is not None]
         self.x = graph.x if torch.is_tensor(graph.x) else graph.x.to_dense()
         self.src, self.dst = graph.edge_index
@@ -109,7 +110,8 @@ class DenseReference:
 
     def forward(self, own, visible):
         """One slot: its share of the loss, its cuts, its Z (leaves), and what each aggregation read."""
-        x, carries, cuts, leaves, seen = self.x[own], {}, {}, {}, {}
+        x, cuts, leaves, seen = self.x[own], {}, {}, {}
+        carries = {"features": x}
         for k, layer in enumerate(self.layers):
             z = x
             if k in self.graph_layers:
@@ -121,7 +123,7 @@ class DenseReference:
                 z = leaves[k] = self.aggregate(k, seen[k], own, visible).detach().requires_grad_()
             result = layer.after(z, x, carries, self.rows(k, own))
             x, written = result if isinstance(result, tuple) else (result, {})
-            carries |= written if k else {**written, "h0": x}
+            carries |= {**written, self.keeps[k]: x} if k in self.keeps else written
         y, wanted = self.graph.y[own], self.wanted[own]
         loss = F.cross_entropy if y.dim() == 1 else F.binary_cross_entropy_with_logits
         return loss(x[wanted], y[wanted], reduction="sum") / self.wanted.sum(), cuts, leaves, seen

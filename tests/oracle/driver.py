@@ -187,8 +187,9 @@ def make_reference(case, kind=DenseReference, **changes):
     """The reference for a case; `changes` to the semantics show that the comparison can fail."""
     graph = case.build_graph()
     model = case.build_model(graph)
-    ends = [p for name, p in model.named_parameters() if not name.startswith("layers.")]
-    convs = [p for name, p in model.named_parameters() if name.startswith("layers.")]
+    inner = ("layers.", "branches.")
+    ends = [p for name, p in model.named_parameters() if not name.startswith(inner)]
+    convs = [p for name, p in model.named_parameters() if name.startswith(inner)]
     decay, conv_decay = case.decay
     groups = [
         {"params": ends, "weight_decay": decay},

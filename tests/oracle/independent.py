@@ -129,7 +129,7 @@ def scaled_autograd_gradient(reference, stored, state, t, order):
 
 def scaled_forward(twin, own, visible, current):
     """One chunk; `current`: (layer, vertex) → row of the cut, with its graph."""
-    x, carries, now = twin.x[own], {}, {}
+    x, carries, now = twin.x[own], {"features": twin.x[own]}, {}
     drops = twin.history.mode == "drop"
     for k, layer in enumerate(twin.layers):
         rows, z = twin.rows(k, own), x
@@ -148,7 +148,7 @@ def scaled_forward(twin, own, visible, current):
             z = twin.aggregate(k, torch.stack(read), own, visible)
         result = layer.after(z, x, carries, rows)
         x, written = result if isinstance(result, tuple) else (result, {})
-        carries |= written if k else {**written, "h0": x}
+        carries |= {**written, twin.keeps[k]: x} if k in twin.keeps else written
     wanted = twin.wanted[own]
     loss = F.cross_entropy(x[wanted], twin.graph.y[own][wanted], reduction="sum")
     return loss / twin.wanted.sum(), now

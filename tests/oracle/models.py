@@ -7,7 +7,19 @@ from torch import nn
 
 from gnnpar.config.schema import HistoryConfig, ModelConfig
 from gnnpar.graph.features import SparseRows
-from gnnpar.model import GAT, GCN, GCNII, GEN, Decoder, Encoder, GraphSAGE, LayerStack, build_model
+from gnnpar.model import (
+    GAT,
+    GCN,
+    GCNII,
+    GEN,
+    Branch,
+    Decoder,
+    Encoder,
+    GraphSAGE,
+    LayerGraph,
+    LayerStack,
+    build_model,
+)
 
 __all__ = ["CUSTOM", "LAYER_TYPES", "PULL", "PUSH", "build", "history", "model_config"]
 
@@ -50,7 +62,29 @@ def foreign(num_features, num_classes):
     return LayerStack(*foreign_modules(num_features, num_classes))
 
 
-CUSTOM = {"mixed": (mixed, 5), "gen+edges": (with_edge_features, 4), "pyg": (foreign, 5)}
+def branching(num_features, num_classes):
+    """Branches from the encoder and from the features; one goes on where another ends, all end in the tail.
+
+    The last layer of `deep` could be fused with the first of `deeper`, were its output not read elsewhere.
+    """
+    keys = {"dropout": 0.3}
+    branches = {
+        "deep": Branch([GCNII(6, 1, **keys), GCNII(6, 2, **keys), GCNII(6, 3, **keys)]),
+        "deeper": Branch([GCNII(6, 4, **keys), GCNII(6, 5, **keys)], inputs="deep"),
+        "far": Branch(
+            [nn.Linear(num_features, 6), GAT(6, 3, heads=2, attention_dropout=0.2, **keys)], inputs="features"
+        ),
+        "tail": Branch([GCN(24, 6, **keys)], inputs=("encoder", "deep", "deeper", "far"), join="cat"),
+    }
+    return LayerGraph(branches, encoder=Encoder(num_features, 6, **keys), decoder=Decoder(6, num_classes))
+
+
+CUSTOM = {
+    "mixed": (mixed, 5),
+    "gen+edges": (with_edge_features, 4),
+    "pyg": (foreign, 5),
+    "branching": (branching, 8),
+}
 """Name → what makes the model of F features and C classes, and its number of layers."""
 
 

@@ -46,6 +46,7 @@ class Pair(nn.Module):
         super().__init__()
         ends = RowWise(lambda z: z), RowWise(lambda z: torch.cat([z, torch.zeros_like(z)], 1))
         self.a, self.b, self.ends = Weigh(a), Weigh(b), nn.ModuleList(ends)
+        self.keeps = {}
 
     def all_layers(self):
         return [self.ends[0], self.a, self.b, self.ends[1]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnpar.errors import InputError
-from gnnpar.plan.balance import balance_stages
+from gnnpar.plan.balance import balance_branches, balance_stages
 
 
 def slowest(costs, counts):
@@ -75,3 +75,33 @@ def test_a_stage_of_several_ways_takes_more_layers():
 def slowest_of(costs, counts, ways):
     bounds = np.concatenate([[0], np.cumsum(counts)])
     return max(sum(costs[a:b]) / g for (a, b), g in zip(pairwise(bounds), ways, strict=True))
+
+
+def test_branches_get_as_many_stages_as_is_best():
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        sizes = rng.integers(1, 5, int(rng.integers(1, 4)))
+        costs = [rng.integers(0, 6, size).astype(float).tolist() for size in sizes]
+        num_stages = int(rng.integers(len(costs), sum(sizes) + 1))
+        ways = rng.integers(1, 4, num_stages).tolist()
+        counts = balance_branches(costs, num_stages, ways)
+        assert [sum(split) for split in counts] == sizes.tolist()
+        assert sum(map(len, counts)) == num_stages and min(min(split) for split in counts) >= 1
+        flat = [cost for branch in costs for cost in branch]
+        ends = set(np.cumsum(sizes).tolist())
+        cuts = combinations(range(1, len(flat)), num_stages - 1)
+        deals = [np.diff([0, *cut, len(flat)]) for cut in cuts if ends <= {*cut, len(flat)}]
+        best = min(slowest_of(flat, deal, ways) for deal in deals)
+        assert slowest_of(flat, [n for split in counts for n in split], ways) == best
+
+
+def test_stages_go_where_the_work_is():
+    assert balance_branches([[1.0] * 6, [1.0] * 2], 4) == [(2, 2, 2), (2,)]
+    assert balance_branches([[9.0], [1.0] * 4], 4) == [(1,), balance_stages([1.0] * 4, 3)]
+    assert balance_branches([[1.0] * 3], 2) == [balance_stages([1.0] * 3, 2)]
+
+
+@pytest.mark.parametrize("num_stages", [1, 5])
+def test_every_branch_needs_a_stage_and_every_stage_a_layer(num_stages):
+    with pytest.raises(InputError, match=f"{num_stages} stages for 2 branches of 4 layers in all"):
+        balance_branches([[1.0] * 3, [1.0]], num_stages)

@@ -4,9 +4,11 @@ import pytest
 import torch
 from runtime.cases import chunked_graph, make_config
 from support.graphs import tiny_graph
+from torch import nn
 
 from gnnpar.config.schema import ParallelConfig
 from gnnpar.dist import Context
+from gnnpar.model import GCN, Branch, LayerGraph
 from gnnpar.plan import plan_stages, profile, profile_layers, stage_faults
 from gnnpar.train.job import make_model
 
@@ -117,3 +119,33 @@ def test_more_stages_than_layers_of_a_model_of_ones_own_are_a_fault():
 def test_a_split_that_does_not_fit_a_model_of_ones_own_is_a_fault(given):
     (text,) = stage_faults(config_of(2, given), stack(3), 2)
     assert text.startswith("parallel.layers_per_stage: ") and "sum 3" in text
+
+
+def branching(width=6):
+    branches = {
+        "light": Branch([GCN(width, width)]),
+        "heavy": Branch([nn.Linear(7, width), GCN(width, width), GCN(width, width)], inputs="features"),
+        "tail": Branch([GCN(width, width)], inputs=("light", "heavy"), join="sum"),
+    }
+    return LayerGraph(branches, encoder=nn.Linear(7, width), decoder=nn.Linear(width, 3)).double()
+
+
+def test_branches_are_timed_apart():
+    """What is done by row at the start of a branch belongs to it, not to the branch before."""
+    costs = profile_layers(branching(), chunked_graph(4), make_config(), repeats=1)
+    names = branching().layer_names()
+    timed = {name for name, cost in zip(names, costs, strict=True) if cost > 0}
+    wanted = {"encoder", "branches.light.0", "branches.heavy.join", "branches.heavy.1", "branches.heavy.2"}
+    assert timed == wanted | {"branches.tail.join", "branches.tail.0"}
+
+
+def test_measured_stages_of_a_graph_keep_to_branches(monkeypatch):
+    model = branching()
+    assert model.layer_names().index("branches.heavy.join") == 2
+    costs = [1, 1, 0, 1, 9, 9, 0, 1, 1]
+    monkeypatch.setattr(profile, "profile_layers", lambda *_: costs)
+    config = make_config({"num_layers": 5}, parallel=ParallelConfig(stages=4))
+    found = plan_stages(model, chunked_graph(4), config, context(4), 4, by_branch=True)
+    assert found == (2, 3, 1, 3)  # light with the encoder, heavy cut once, tail with the decoder
+    assert stage_faults(config, model, 4, by_branch=True) == []
+    assert stage_faults(make_config(parallel=ParallelConfig(stages=2)), model, 2) == []

@@ -71,7 +71,7 @@ def test_the_rows_are_kept_only_where_the_next_layer_looks_at_them():
 
 def test_the_encoders_output_becomes_a_carry():
     stack = LayerStack(nn.Linear(4, 6), [GCNII(6, 1)], nn.Linear(6, 2))
-    first, last = cut_segments(numbered(stack), keeps_h0=True)
+    first, last = cut_segments(numbered(stack), keeps={0: "h0"})
     x = torch.randn(3, 4)
     cut, state = first.run(None, State(x, {}), rows_of(3))
     assert torch.equal(state.carries["h0"], stack.encoder.after(x, x, {}, rows_of(3)(0)))

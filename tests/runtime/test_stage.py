@@ -9,7 +9,7 @@ from support.graphs import tiny_graph
 
 from gnnpar.config.schema import MemoryConfig
 from gnnpar.history import HistoryPolicy, ReadsPlanner
-from gnnpar.runtime import build_stage, needs_two_copies
+from gnnpar.runtime import OUT, build_stage, needs_two_copies
 from gnnpar.runtime.aggregation import PullAggregation, PushAggregation
 from gnnpar.train.job import make_model
 
@@ -21,7 +21,11 @@ def stages(config, cuts, copies=1, **graph):
     model = make_model(config, chunked.graph).double()
     ends = [*cuts, len(model.all_layers())]
     ranges = [range(first, last) for first, last in zip([0, *cuts], ends, strict=True)]
-    return chunked, [build_stage(model, chunked, r, copies, config, CPU) for r in ranges]
+    payloads = model.payloads(chunked.graph, [len(r) for r in ranges])
+    return chunked, [
+        build_stage(model, chunked, r, copies, config, CPU, payloads, number)
+        for number, r in enumerate(ranges)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -46,10 +50,11 @@ def test_two_copies_are_kept_where_one_does_not_hold_all_that_is_read(layer, mod
 def test_neighbours_agree_on_the_payload():
     _, parts = stages(make_config({"num_layers": 4}), [2, 4])
     assert [len(stage.aggregations) for stage in parts] == [1, 2, 1]
-    for left, right in itertools.pairwise(parts):
-        assert left.sends == right.receives
-        assert [spec.name for spec in left.sends] == ["h", "h0"]
-    assert parts[0].receives == () and parts[-1].sends == ()
+    for number, (left, right) in enumerate(itertools.pairwise(parts)):
+        assert left.sends[number + 1] == right.receives[number]
+        assert [spec.name for spec in left.sends[number + 1]] == ["h", "h0"]
+        assert len(left.sends) == len(right.receives) == 1
+    assert parts[0].receives == {} and parts[-1].sends == {}
     assert [stage.features is not None for stage in parts] == [True, False, False]
     assert [stage.targets is not None for stage in parts] == [False, False, True]
 
@@ -114,7 +119,7 @@ def test_evaluation_neither_drops_nor_touches_the_histories():
     first = stage.evaluate(slot, {}, reads, over)
     again = stage.evaluate(slot, {}, reads, over)
     for chunk in slot:
-        assert torch.equal(first[chunk][0], again[chunk][0])
-        assert first[chunk][0].shape == (chunk.num_rows, 3)
+        assert torch.equal(first[OUT][chunk][0], again[OUT][chunk][0])
+        assert first[OUT][chunk][0].shape == (chunk.num_rows, 3)
     for aggregation, buffer in zip(stage.aggregations, kept, strict=True):
         assert torch.equal(aggregation.cut.buffer, buffer)

@@ -22,8 +22,7 @@ STEPS = 2
 TOLERANCE = 1e-10
 COUNTS = {2: 4, 4: 8}
 """Ranks → micro-batches."""
-BRANCHES = {("graphpipe", 4)}
-CASES = [(name, ranks) for name in FAMILIES for ranks in COUNTS if (name, ranks) not in BRANCHES]
+CASES = [(name, ranks) for name in FAMILIES for ranks in COUNTS]
 
 
 @cache
@@ -211,7 +210,6 @@ def test_which_families_may_run_on_chunks():
             ["batch.num_chunks: must be even"],
         ),
         ("bitpipe", {"parallel": ParallelConfig(stages=3)}, ["parallel.stages: must be even", "use 4"]),
-        ("graphpipe", {"parallel": ParallelConfig(stages=4)}, ["stages of graphpipe branch", "one_f_one_b"]),
         ("gpip", {}, ["schedule.name: there is no 'gpip'", "gpipe_2bp"]),
         (
             "gpipe",

@@ -7,8 +7,10 @@ import pytest
 import torch
 from runtime.cases import make_config, make_trainer
 from support.graphs import tiny_graph
+from torch import nn
 
 from gnnpar.config.schema import TrainConfig
+from gnnpar.model import Branch, Layer, LayerGraph, Pull
 from gnnpar.train.job import make_model
 from gnnpar.train.metrics import score
 
@@ -108,3 +110,23 @@ def make_model_of(trainer):
     model.load_state_dict(trainer.state())
     with torch.no_grad():
         return model(graph)
+
+
+class Mean(Layer):
+    """Hands on what it aggregates, the very rows."""
+
+    operator = Pull("mean")
+
+
+def test_rows_that_a_branch_hands_on_outlast_the_buffer_they_lie_in():
+    branches = {f"hop{k}": Branch([Mean() for _ in range(k)]) for k in (1, 3)}
+    branches["all"] = Branch([], inputs=tuple(branches), join="cat")
+    graph = tiny_graph()
+    model = LayerGraph(branches, encoder=nn.Linear(7, 6), decoder=nn.Linear(12, 3)).double()
+    trainer = make_trainer(make_config({"name": "custom", "num_layers": 5}), graph=graph, model=model)
+    for _ in range(2):
+        trainer.train_step()
+        logits = trainer.evaluator.logits(trainer.whole_planner.exact)
+        with torch.no_grad():
+            wanted = model.eval()(trainer.chunked.graph)
+        torch.testing.assert_close(logits, wanted, rtol=1e-10, atol=1e-10)

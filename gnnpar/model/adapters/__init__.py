@@ -18,12 +18,13 @@ the chunking.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from gnnpar.errors import InputError
+from gnnpar.errors import Faults, InputError
 from gnnpar.interop.dgl import is_dgl_conv
 from gnnpar.interop.pyg import is_pyg_conv
 from gnnpar.model.adapters.dgl import DGLConv
@@ -34,7 +35,7 @@ from gnnpar.model.layer import Layer
 from gnnpar.model.rowwise import RowWise, is_row_wise
 from gnnpar.model.tiny import tiny_graph
 
-__all__ = ["DGLConv", "Foreign", "PyGConv", "adapt", "probe", "settle"]
+__all__ = ["DGLConv", "Foreign", "PyGConv", "adapt", "adapt_all", "probe", "settle"]
 
 
 def adapt(module: nn.Module) -> Layer:
@@ -59,6 +60,26 @@ def adapt(module: nn.Module) -> Layer:
             f"gnnpar.model.RowWise({name}(...))"
         ],
     )
+
+
+def adapt_all(modules: Mapping[str, nn.Module], faults: Faults) -> dict[str, Layer]:
+    """Modules as layers, by name; those that cannot be are left out and added to `faults`.
+
+    Encoder and decoder must be row-wise.
+    """
+    layers = {}
+    for name, module in modules.items():
+        kind, ends = type(module).__name__, name in ("encoder", "decoder")
+        try:
+            layer = adapt(module)
+        except InputError as error:
+            title = name if ends else f"{name} ({kind})"
+            faults.extend(f"{title}: {fault}" for fault in error.faults)
+            continue
+        if ends and layer.operator is not None:
+            faults.add(f"{name}: {kind} reads neighbours; put it into layers")
+        layers[name] = layer
+    return layers
 
 
 def probe(
