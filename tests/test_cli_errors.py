@@ -165,7 +165,7 @@ def test_a_split_that_does_not_fit(fails, split):
         ("batch.kind=clusters parallel.ways=[2,1,1]", "parallel.ways: 3 numbers for parallel.stages=2"),
         ("parallel.ways=2", "use batch.kind=clusters, or parallel.ways=1"),
         ("schedule.name=one_f_one_b batch.num_chunks=4", "use schedule.name=gpipe, which runs backwards"),
-        ("schedule.name=graphpipe batch.kind=clusters parallel.stages=4", "pass schedule.name=one_f_one_b"),
+        ("schedule.name=graphpipe batch.num_chunks=4", "use schedule.name=gpipe, which runs backwards"),
         ("schedule.name=gpipe schedule.waves=2", "schedule.waves: not an option of gpipe"),
         ("schedule.name=hanayo schedule.waves=0", "schedule.waves: must be at least 1, got 0"),
     ],

@@ -25,6 +25,7 @@ from torch.nn import Parameter
 
 from gnnpar.batch import Chunk
 from gnnpar.dist import Context, Transport
+from gnnpar.model.norm import BatchNorm
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime import Executor, Stage
 from gnnpar.schedule import Costs, Schedule, lower, simulate
@@ -66,6 +67,9 @@ class SleepingStage:
 
     def parameters(self) -> list[Parameter]:
         return self.weights
+
+    def batch_norms(self) -> list[BatchNorm]:
+        return []
 
     def forward(self, slot: Any, payloads: Any, reads: Any, step: int, split: bool) -> dict[int, Any]:
         self.split = split
@@ -128,7 +132,7 @@ def measured(schedule: Schedule, context: Context, repeats: int) -> list[float]:
         context.device,
     )
     chunks = [Chunk(index, 16 * index, 16 * index + 16) for index in range(schedule.num_micro_batches)]
-    reads: Any = SimpleNamespace(slots=tuple((chunk,) for chunk in chunks))
+    reads: Any = SimpleNamespace(slots=tuple((chunk,) for chunk in chunks), of=lambda replica: None)
     found = []
     for step in range(1 + repeats):
         context.barrier("before a step")
