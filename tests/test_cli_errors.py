@@ -163,7 +163,10 @@ def test_a_split_that_does_not_fit(fails, split):
             "keep chimera and drop gradients between chunks (history.gamma=0)",
         ),
         ("batch.kind=clusters parallel.ways=[2,1,1]", "parallel.ways: 3 numbers for parallel.stages=2"),
-        ("parallel.ways=2", "use batch.kind=clusters, or parallel.ways=1"),
+        (
+            "schedule.name=chimera history.gamma=0 batch.num_chunks=4 parallel.ways=2",
+            "ways do not exchange histories with another copy",
+        ),
         ("schedule.name=one_f_one_b batch.num_chunks=4", "use schedule.name=gpipe, which runs backwards"),
         ("schedule.name=graphpipe batch.num_chunks=4", "use schedule.name=gpipe, which runs backwards"),
         ("schedule.name=gpipe schedule.waves=2", "schedule.waves: not an option of gpipe"),

@@ -69,11 +69,3 @@ def _ways(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             f"parallel.ways: {len(ways)} numbers for parallel.stages={stages}; give one a stage, or one "
             "number for all",
         )
-    most = ways if isinstance(ways, int) else max(ways, default=1)
-    if most > 1 and v["batch.kind"] == "chunks":
-        yield (
-            ("parallel.ways", "batch.kind"),
-            f"parallel.ways: {most} ways of one stage would read each other's rows where chunks are not "
-            "independent, and rows are not exchanged between ways; use batch.kind=clusters, or "
-            "parallel.ways=1",
-        )

@@ -222,7 +222,7 @@ class ReadsPlanner:
             slots,
             position.to(device),
             *self._offsets(step),
-            age=0 if exact else self.policy.age(step),
+            age=self.policy.age(step) if share else 0,
             history_share=share,
             kept=self.policy.keeps(step),
             streams=streams,

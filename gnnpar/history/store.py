@@ -46,6 +46,10 @@ class CutStore:
             raise RunError("a history is read before any chunk has written it")
         return self._buffer
 
+    def rows(self, offset: int) -> Tensor:
+        """`[N, K]`, in place: the copy at `offset`."""
+        return self.buffer[offset : offset + self.num_rows]
+
     def write(self, start: int, x: Tensor, offset: int, scale: Tensor | None = None) -> None:
         """Store `x` `[n, *tail]` times `scale` `[n]` as vertices `start` onwards, in the copy at `offset`."""
         self.allocate(x)

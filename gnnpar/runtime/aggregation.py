@@ -2,11 +2,13 @@
 
 An aggregation owns the buffers of one graph layer on one stage. For every chunk the stage calls, in this
 order, `write` (the cut enters the buffer), `forward`, and in the backward pass `push_back` then `pull_back`;
-the chunks of one slot finish each of these before the next begins.
+the chunks of one slot finish each of these before the next begins. After `write` comes `share`, after
+`push_back` comes `share_back`, where other ways run chunks of the slot, too; `carry` ends a slot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -18,6 +20,7 @@ from gnnpar.graph.norm import PullScales
 from gnnpar.history import CutStore, Reads
 from gnnpar.model.layer import Layer
 from gnnpar.model.rows import Rows
+from gnnpar.parallel import Halo
 
 __all__ = ["Aggregation", "PullAggregation", "PushAggregation"]
 
@@ -41,6 +44,9 @@ class Aggregation(Protocol):
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         """Store the chunk's cut `[n, K]` in the live copy."""
 
+    def share(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
+        """Send and receive rows of the cut, once the way's chunks of the slot have written theirs."""
+
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         """Z `[n, K]` of the chunk, ready to be differentiated with respect to."""
 
@@ -50,8 +56,14 @@ class Aggregation(Protocol):
     def push_back(self, chunk: Chunk, reads: Reads) -> None:
         """Take over the gradient that autograd left for the chunk's Z."""
 
+    def share_back(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
+        """Send and receive what the slot's ∂X needs, once the way's chunks of it have pushed back."""
+
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
         """∂X `[n, K]` of the chunk: what the chunks of its own and of later slots send back."""
+
+    def carry(self, slot: Sequence[Chunk], reads: Reads) -> None:
+        """Make what the slot leaves ready for earlier slots, once all its chunks have pulled back."""
 
 
 class PullAggregation:
@@ -69,6 +81,7 @@ class PullAggregation:
         self.scales = scales
         self._z = z
         self._leaves: dict[Chunk, Tensor] = {}
+        self._arrived: list[Tensor] = []
 
     @property
     def z(self) -> Tensor:
@@ -86,6 +99,9 @@ class PullAggregation:
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         self.cut.write(chunk.start, x, reads.live, _slice(self.scales.c, chunk))
+
+    def share(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
+        halo.spread(self.cut.rows(reads.live), slot, reads, layer, "cut")
 
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         self._pull(chunk, reads)
@@ -153,10 +169,12 @@ class PullAggregation:
         """The chunk's rows of the live copy `[n, K]`, times c."""
         return self.cut.buffer[reads.live + chunk.start : reads.live + chunk.stop]
 
+    def share_back(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
+        self._arrived = halo.spread(self.z, slot, reads, layer, "aggregation gradient")
+
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
         edges = reads.backward_edges
-        rows = self._rows(chunk)
-        gradient = torch.empty_like(rows)
+        gradient = torch.empty_like(self._rows(chunk))
         kernels.pull(
             edges.indptr[chunk.start : chunk.stop + 1],
             edges.indices,
@@ -166,9 +184,15 @@ class PullAggregation:
             self_rows=chunk.start if self.scales.self_loops else None,
             scale=_slice(self.scales.c, chunk),
         )
-        if reads.carried_factor != 1.0:
-            rows.mul_(reads.carried_factor)
         return self.cut.shaped(gradient)
+
+    def carry(self, slot: Sequence[Chunk], reads: Reads) -> None:
+        if reads.carried_factor != 1.0:
+            for chunk in slot:
+                self._rows(chunk).mul_(reads.carried_factor)
+            for rows in self._arrived:
+                self.z[rows] *= reads.carried_factor
+        self._arrived = []
 
     def _rows(self, chunk: Chunk) -> Tensor:
         return self.z[chunk.start : chunk.stop]
@@ -204,6 +228,9 @@ class PushAggregation:
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         self.cut.write(chunk.start, x, reads.live)
 
+    def share(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
+        halo.spread(self.cut.rows(reads.live), slot, reads, layer, "cut")
+
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         columns = reads.columns(chunk)
         leaf = self.cut.shaped(self.cut.buffer[columns.buffer_rows]).requires_grad_(torch.is_grad_enabled())
@@ -223,11 +250,17 @@ class PushAggregation:
         weighted = gradient.flatten(1) * columns.gradient_factor.to(gradient.dtype)[:, None]
         self.gradient.index_add_(0, columns.vertices, weighted)
 
+    def share_back(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
+        halo.collect(self.gradient, slot, reads, layer, "cut gradient")
+
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
         rows = self.gradient[chunk.start : chunk.stop]
         gradient = rows.clone()
         rows.zero_()
         return self.cut.shaped(gradient)
+
+    def carry(self, slot: Sequence[Chunk], reads: Reads) -> None:
+        """Nothing: gradients were weighted when they were pushed."""
 
 
 def _slice(values: Tensor | None, chunk: Chunk) -> Tensor | None:

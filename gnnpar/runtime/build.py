@@ -14,6 +14,7 @@ from gnnpar.graph.graph import Graph
 from gnnpar.graph.norm import PullScales, scales
 from gnnpar.history import CutStore, HistoryPolicy
 from gnnpar.model import FEATURES, Edge, Layer, Model, Pull, Push, TensorSpec
+from gnnpar.parallel import Halo
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation, PushAggregation
 from gnnpar.runtime.stage import Stage
 from gnnpar.runtime.targets import Targets
@@ -51,12 +52,14 @@ def build_stage(
     device: torch.device,
     payloads: Mapping[Edge, Sequence[TensorSpec]] | None = None,
     number: int = 0,
+    halo: Halo | None = None,
 ) -> Stage:
     """The stage of the layers with these consecutive global indices.
 
     Args:
         payloads: what crosses the edges between stages (`Model.payloads`), of which this is one.
         number: of this stage.
+        halo: where several ways share it and their chunks read each other.
 
     Memory: for every aggregation (copies + 1) · N · K elements.
     """
@@ -82,6 +85,7 @@ def build_stage(
         targets=Targets(chunked, device) if indices[-1] == last else None,
         recompute=config.memory.recompute,
         keeps=model.keeps,
+        halo=halo,
     )
 
 

@@ -18,6 +18,7 @@ from gnnpar.model.layer import FEATURES, Layer
 from gnnpar.model.norm import BatchNorm
 from gnnpar.model.rows import Rows
 from gnnpar.model.trace import TensorSpec
+from gnnpar.parallel import Halo
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation
 from gnnpar.runtime.deferred import add_weight_gradients
 from gnnpar.runtime.passage import AutogradPassage, FusedPassage, Part, Passage
@@ -61,6 +62,7 @@ class Stage:
         recompute: keep only payloads, X and Z (and `h` where a layer looks at it); run the row-wise parts
             again in the backward pass.
         keeps: global index of a layer → name of the carry that its output becomes.
+        halo: where other ways run chunks of the same slots, which read each other (else None).
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Stage:
         targets: Targets | None = None,
         recompute: bool = False,
         keeps: Mapping[int, str] | None = None,
+        halo: Halo | None = None,
     ) -> None:
         self.layers = tuple(layers)
         self.segments = cut_segments(layers, keeps)
@@ -88,6 +91,7 @@ class Stage:
         self.features = features
         self.targets = targets
         self.recompute = recompute
+        self.halo = halo
         self.passages: list[Passage] = [
             _passage(number, self.segments, aggregations, targets) for number in range(len(self.segments))
         ]
@@ -113,7 +117,7 @@ class Stage:
         """
         states = {chunk: self._enter(chunk, payloads, leaf=True) for chunk in slot}
         self._flights.update((chunk, Flight()) for chunk in slot)
-        for passage in self.passages:
+        for number, passage in enumerate(self.passages):
             for chunk in slot:
                 rows_of = self._rows_of(chunk, step)
                 part = Part(states[chunk], pending=self._pending.setdefault(chunk, []) if split else None)
@@ -123,6 +127,8 @@ class Stage:
                 if self.recompute:
                     part.left = part.cut = None
                 self._flights[chunk].parts.append(part)
+            if self.halo is not None and number < len(self.aggregations):
+                self.aggregations[number].share(slot, reads, self.halo, self._ahead(number))
         for chunk in slot:
             self._flights[chunk].last = states[chunk]
         return {
@@ -159,8 +165,12 @@ class Stage:
                 self.passages[number].backward(chunk, part, cut_gradient, following[chunk], reads, rows_of)
                 following[chunk] = part.entered
             if number > 0:
+                behind = self.aggregations[number - 1]
+                if self.halo is not None:
+                    behind.share_back(slot, reads, self.halo, self._ahead(number - 1))
                 for chunk in slot:
                     cut_gradients[chunk] = self.passages[number].pull_back(chunk, reads)
+                behind.carry(slot, reads)
         return {
             source: {chunk: _leaf_gradients(following[chunk], specs) for chunk in slot}
             for source, specs in self.receives.items()
@@ -208,6 +218,12 @@ class Stage:
             if any(FEATURES in layer.reads for _, layer in self.layers):
                 tensors[FEATURES] = x
         return State(tensors.pop("h", None), tensors)
+
+    def _ahead(self, number: int) -> int:
+        """Global index of the layer that aggregates after this passage."""
+        ahead = self.segments[number].ahead
+        assert ahead is not None
+        return ahead[0]
 
     def _rows_of(self, chunk: Chunk, step: int, training: bool = True, recomputing: bool = False) -> RowsOf:
         ids = self.node_ids[chunk.start : chunk.stop]

@@ -52,6 +52,12 @@ def build_schedule(config: RunConfig, edges: Sequence[tuple[int, int]] | None = 
     except InputError as error:
         raise _refused(*(f"{_in_config(fault)} (schedule.name={name})" for fault in error.faults)) from None
     ways = Mesh.of(config).ways
+    if schedule.num_replicas > 1 and max(ways) > 1 and config.batch.kind == "chunks":
+        raise _refused(
+            f"parallel.ways: {name} deals chunks to two copies of the pipeline, which read each other from "
+            "history; ways do not exchange histories with another copy's; use batch.kind=clusters, "
+            "parallel.ways=1, or another schedule"
+        )
     schedule = with_reductions(schedule, [rank for rank, count in enumerate(ways) if count > 1])
     if config.batch.kind == "clusters":
         _check(schedule, batch="cluster")

@@ -160,6 +160,12 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             stage_faults(config, network, build_schedule(config).num_stages, runs_by_branch(config))
         )
     faults.extend(network.check(graph))
+    if network.chunk_dependent and config.batch.kind == "chunks" and not mesh.is_plain:
+        faults.add(
+            "parallel.ways: the model normalises over all rows that run together (such as model.norm=batch), "
+            "and ways do not reduce such statistics within a pass; use model.norm=layer, "
+            "batch.kind=clusters, or parallel.ways=1"
+        )
     if config.partition.path is not None:
         with faults.collected():
             _cut(config, graph)

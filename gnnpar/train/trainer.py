@@ -22,6 +22,7 @@ from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.errors import RunError
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.model import Model
+from gnnpar.parallel import Halo
 from gnnpar.plan import plan_stages
 from gnnpar.runtime import Executor, HistoryExchange, Stage, build_stage, needs_two_copies
 from gnnpar.schedule import lower, owners, whole
@@ -99,6 +100,10 @@ class Trainer:
         # Evaluation reads all edges, also where training leaves some out.
         self.whole_planner = ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
         self.column, self.way = self.mesh.place_of(context.rank)
+        transport = Transport(context, self.recorder)
+        halo = None
+        if self.mesh.ways[self.column] > 1 and config.batch.kind == "chunks":
+            halo = Halo(trained, self.mesh, self.column, self.way, transport)
         # Replicas of a stage hold parameters of their own, which start equal and stay so.
         models = [model, *(copy.deepcopy(model) for _ in range(1, self.schedule.num_replicas))]
         bounds = [0, *accumulate(self.split)]
@@ -114,10 +119,10 @@ class Trainer:
                 context.device,
                 payloads,
                 stage,
+                halo,
             )
             for replica, stage in self.schedule.stages_on(self.column)
         }
-        transport = Transport(context, self.recorder)
         histories = None
         if dealt and self.policy.mode != "drop":
             cuts = model.cut_specs(self.chunked.graph)

@@ -1,4 +1,4 @@
-"""Runs the oracles' cases in bulk: those of one number of stages in a few calls of the pool."""
+"""Runs the oracles' cases in bulk: those of one number of processes in a few calls of the pool."""
 
 import pytest
 from oracle.driver import Case, run_reference, run_trainer
@@ -16,7 +16,8 @@ class Runs:
 
     def __getitem__(self, case):
         if case not in self._records:
-            todo = [c for c in self._cases if c.stages == case.stages and c not in self._records]
+            size = case.mesh.size
+            todo = [c for c in self._cases if c.mesh.size == size and c not in self._records]
             todo = [case] + [c for c in todo if c != case]
             try:
                 self._records |= run_trainer(self._pool, todo[:PER_CALL])

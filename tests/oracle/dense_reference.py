@@ -4,6 +4,7 @@ shared.
     Z_l[c]  = Σ_d Â[c,d] · X̃_l[d]          X̃_l[d] = X_l[d] of this step if π(d) ≤ π(c), else its history
     ∂X_l[c] = Σ_{d: π(d) ≥ π(c)} s(c,d) · Â[d,c]ᵀ · D_l[d]      s = 1 if π(d) = π(c), γ if π(d) > π(c)
 
+π is the slot: so many chunks run together as a slot holds, one unless it is said otherwise.
 With several streams the sums above are over the chunks of c's own stream; the history of all others is read.
 
 Of the package it uses the layers' row-wise parts and push functions, and the hash that defines dropout masks.
@@ -36,11 +37,12 @@ Step = namedtuple("Step", "loss gradients age share")
 class DenseReference:
     """Trains `model` (float64, in place) on `graph`, whose vertex v lies in chunk `chunk_of[v]`.
 
-    `streams`: which stream each place in the order belongs to (None: all to one).
+    `streams`: which stream each slot belongs to (None: all to one).
+    `slot_size`: chunks of a slot, next to each other in the order.
     """
 
-    def __init__(self, model, graph, chunk_of, history, optimizer, seed=0, streams=None):
-        self.streams = streams
+    def __init__(self, model, graph, chunk_of, history, optimizer, seed=0, streams=None, slot_size=1):
+        self.streams, self.slot_size = streams, slot_size
         self.model, self.graph, self.chunk_of, self.history = model, graph, chunk_of, history
         self.optimizer, self.seed, self.t, self.stored = optimizer, seed, 0, {}
         self.layers, self.params = list(model.all_layers()), dict(model.named_parameters())
@@ -84,8 +86,9 @@ class DenseReference:
         """One update, chunks in the given order."""
         h, t, position = self.history, self.t, torch.zeros_like(self.chunk_of)
         if not (exact := t < h.warmup_steps):
-            position = torch.as_tensor(order).argsort()[self.chunk_of.long()]
-        slots = [(position == i).nonzero()[:, 0] for i in range(1 if exact else len(order))]
+            position = torch.as_tensor(order).argsort()[self.chunk_of.long()] // self.slot_size
+        count = 1 if exact else len(order) // self.slot_size
+        slots = [(position == i).nonzero()[:, 0] for i in range(count)]
         self.cuts, self.gradient = {}, {name: torch.zeros_like(p) for name, p in self.params.items()}
         stream = (
             torch.zeros_like(position) if exact or not self.streams else torch.tensor(self.streams)[position]

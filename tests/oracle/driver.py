@@ -20,6 +20,7 @@ from gnnpar.config.schema import (
     ScheduleConfig,
     TrainConfig,
 )
+from gnnpar.dist import Mesh
 from gnnpar.schedule import owners
 from gnnpar.train.order import build_schedule
 from gnnpar.train.trainer import Trainer
@@ -46,6 +47,7 @@ class Case:
     layer: str = "gcnii"
     directed: bool = True
     stages: int = 1
+    ways: int | tuple = 1
     chunks: int = 1
     mode: str = "latest"
     gamma: float = 1.0
@@ -74,6 +76,10 @@ class Case:
     def learning_rate(self):
         return self.lr or {"sgd": 0.2, "adam": 1e-3, "adamw": 1e-3}[self.optimizer]
 
+    @property
+    def mesh(self):
+        return Mesh.of(self.config())
+
     def build_graph(self):
         return tiny_graph(self.directed, **dict(self.graph))
 
@@ -85,7 +91,7 @@ class Case:
             seed=self.seed,
             dtype="float64",
             model=model_config(self.layer, self.num_layers, **dict(self.model)),
-            parallel=ParallelConfig(stages=self.stages, layers_per_stage=self.split),
+            parallel=ParallelConfig(stages=self.stages, ways=self.ways, layers_per_stage=self.split),
             batch=BatchConfig(num_chunks=self.chunks, shuffle=self.shuffle),
             schedule=ScheduleConfig(name=self.schedule),
             history=history(self.mode, period=self.period, gamma=self.gamma, warmup=self.warmup),
@@ -130,10 +136,10 @@ def run_case(context, case):
 
 def make_trainer(case, context):
     graph = case.build_graph()
-    chunk_of = chunk_assignment(graph, case.chunks)
+    chunk_of = chunk_assignment(graph, case.mesh.num_chunks)
     shuffled = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(1))
     order = shuffled[torch.argsort(chunk_of[shuffled], stable=True)]
-    offsets = (0, *torch.bincount(chunk_of, minlength=case.chunks).cumsum(0).tolist())
+    offsets = (0, *torch.bincount(chunk_of, minlength=case.mesh.num_chunks).cumsum(0).tolist())
     return Trainer(
         case.build_model(graph), ChunkedGraph(graph.permute(order), offsets), case.config(), context
     )
@@ -156,9 +162,9 @@ def record_step(trainer):
 
 
 def run_trainer(pool, cases, timeout_s=200.0):
-    """`{case: [StepRecord of the whole model]}`; all cases have the same number of stages."""
-    (stages,) = {case.stages for case in cases}
-    ranks = pool.run(run_cases, stages, cases, timeout_s=timeout_s)
+    """`{case: [StepRecord of the whole model]}`; all cases have the same number of processes."""
+    (size,) = {case.mesh.size for case in cases}
+    ranks = pool.run(run_cases, size, cases, timeout_s=timeout_s)
     return {
         case: [merge(step) for step in zip(*of_ranks, strict=True)]
         for case, of_ranks in zip(cases, zip(*ranks, strict=True), strict=True)
@@ -199,10 +205,11 @@ def make_reference(case, kind=DenseReference, **changes):
     keys = {"mode": case.mode, "period": case.period, "gamma": case.gamma, "warmup": case.warmup}
     seed = changes.pop("seed", case.seed)
     optimizer = make(groups, lr=case.learning_rate)
-    chunk_of = chunk_assignment(graph, case.chunks)
+    chunk_of = chunk_assignment(graph, case.mesh.num_chunks)
     streams = owners(build_schedule(case.config()))
     streams = changes.pop("streams", streams if any(streams) else None)
-    return kind(model, graph, chunk_of, history(**(keys | changes)), optimizer, seed, streams)
+    slot_size = changes.pop("slot_size", case.mesh.slot_size)
+    return kind(model, graph, chunk_of, history(**(keys | changes)), optimizer, seed, streams, slot_size)
 
 
 def run_reference(case, orders, **changes):

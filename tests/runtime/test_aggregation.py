@@ -63,6 +63,7 @@ class Run:
                     self.aggregation.push_back(chunk, reads)
                 for chunk in slot:
                     gradient[chunk.start : chunk.stop] = self.aggregation.pull_back(chunk, reads)
+                self.aggregation.carry(slot, reads)
             yield reads, at, x, self.history, z, d, gradient
             if self.policy.mode == "latest" or self.policy.closes(step):
                 self.history = x

@@ -1,0 +1,191 @@
+"""`Halo`: the ways of a stage read each other's current rows, by messages of exactly the rows needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gnnpar.batch import Chunk, ChunkedGraph
+from gnnpar.dist import Mesh, Transport
+from gnnpar.history import Reads
+from gnnpar.parallel.reading import Reading, reading
+
+__all__ = ["Halo"]
+
+_TAG = 1 << 29
+"""Apart from the tags of payloads, evaluation, gradients and histories."""
+
+What = Literal["cut", "aggregation gradient", "cut gradient"]
+
+
+@dataclass(frozen=True)
+class _Route:
+    """What goes between this way and another one of its stage for one slot.
+
+    Attributes:
+        mine: rows of this way's chunks of the slot that the peer reads, `[n]`.
+        theirs: rows of the peer's chunks of the slot that this way reads, `[m]`.
+    """
+
+    peer: int
+    mine: Tensor
+    theirs: Tensor
+
+
+class Halo:
+    """The exchange of one process with the other ways of its column, for all its stages and layers.
+
+    Every way has room for the rows of all vertices. What it lacks comes from the way that owns it when the
+    slot has got so far, and before any chunk of the slot reads (GNNPipe, Chen et al. 2023, §4: hybrid
+    parallelism). All ways know the graph, and work out for themselves which rows a message holds: numbers of
+    rows follow from the order of the chunks, nothing is negotiated.
+
+    * **cut** (forward): the rows of a chunk that the other ways read in this step, that is from chunks that
+      run no earlier; all rows that they ever read, where a later step takes rows of this one as history.
+    * **aggregation gradient** (backward of fixed linear operators, by rows): the rows of D that chunks which
+      run no later need for their ∂X.
+    * **cut gradient** (backward of all other operators, by columns): what a way has added up for columns that
+      another one owns, when their chunk's turn has come.
+
+    Bytes, of kind `halo`: each row counted once a layer for each way that needs it, times K elements. With
+    one chunk a way these are the mirrors R of a vertex cut, and 2 · L · R · K elements a step.
+
+    Args:
+        chunked: the graph that is trained on.
+        column: of this process.
+        way: of this process.
+    """
+
+    def __init__(
+        self, chunked: ChunkedGraph, mesh: Mesh, column: int, way: int, transport: Transport
+    ) -> None:
+        self.chunked = chunked
+        self.mesh = mesh
+        self.column = column
+        self.way = way
+        self.transport = transport
+        self._reads: Reads | None = None
+        self._routes: dict[tuple[int, What], list[_Route]] = {}
+
+    def spread(
+        self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What
+    ) -> list[Tensor]:
+        """Send the rows of `slot` (this way's chunks of it) to the ways that read them, and receive theirs.
+
+        Args:
+            rows: `[N, K]`; received rows are written into it.
+            layer: keeps the messages of different layers apart.
+
+        Returns the indices of the rows received.
+        """
+        routes = self._of(slot, reads, what)
+        taken = [rows[route.mine] for route in routes]
+        arrived = self._exchange(routes, taken, [route.theirs for route in routes], slot, reads, layer, what)
+        for route, part in zip(routes, arrived, strict=True):
+            rows[route.theirs] = part
+        return [route.theirs for route in routes]
+
+    def collect(self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What) -> None:
+        """The other way round: send what was added up for the others' chunks of the slot, which is then zero
+        here, and add what they have for `slot`, in the order of the ways."""
+        routes = self._of(slot, reads, what)
+        taken = [rows[route.theirs] for route in routes]
+        for route in routes:
+            rows[route.theirs] = 0.0
+        arrived = self._exchange(routes, taken, [route.mine for route in routes], slot, reads, layer, what)
+        for route, part in zip(routes, arrived, strict=True):
+            rows.index_add_(0, route.mine, part)
+
+    def _exchange(
+        self,
+        routes: Sequence[_Route],
+        outgoing: Sequence[Tensor],
+        incoming: Sequence[Tensor],
+        slot: Sequence[Chunk],
+        reads: Reads,
+        layer: int,
+        what: What,
+    ) -> list[Tensor]:
+        """What the others sent, by route."""
+        transport, number = self.transport, _number(slot, reads)
+        tag = _TAG + (layer * 2 + (what != "cut")) * len(reads.slots) + number
+        buffers, messages = [], []
+        for route, out, index in zip(routes, outgoing, incoming, strict=True):
+            text = f"{what} of layer {layer}, slot {number}"
+            buffers.append(out.new_empty(index.numel(), out.shape[1]))
+            if index.numel():
+                messages.append(transport.receive(buffers[-1:], route.peer, tag, text))
+            if out.shape[0]:
+                messages.append(transport.send([out], route.peer, tag, "halo", text))
+        for message in messages:
+            transport.finish(message)
+        return buffers
+
+    def _of(self, slot: Sequence[Chunk], reads: Reads, what: What) -> list[_Route]:
+        """Routes of one slot, in the order of the ways; all layers share them."""
+        if reads is not self._reads:
+            self._reads, self._routes = reads, {}
+        key = _number(slot, reads), what
+        if key not in self._routes:
+            others = [way for way in range(self._ways) if way != self.way]
+            self._routes[key] = [self._route(way, key[0], reads, what) for way in others]
+        return self._routes[key]
+
+    def _route(self, way: int, number: int, reads: Reads, what: What) -> _Route:
+        slot, width = reads.slots[number], self._width
+        rows = [
+            self._needed([c for c in slot if c.index // width == owner], reader, reads, what)
+            for owner, reader in ((self.way, way), (way, self.way))
+        ]
+        return _Route(self.mesh.rank_of(self.column, way), *rows)
+
+    def _needed(self, chunks: Sequence[Chunk], reader: int, reads: Reads, what: What) -> Tensor:
+        """Rows of `chunks`, all of one slot, that the way `reader` needs (or has gradients for)."""
+        lists = self._backward if what == "aggregation gradient" else self._forward
+        there = reads.position[reader * self._width : (reader + 1) * self._width]
+        parts = [there.new_empty(0, dtype=torch.int64)]
+        for chunk in chunks:
+            found, here = lists.get((chunk.index, reader)), reads.position[chunk.index]
+            if found is not None:
+                parts.append(found.read_by(_wanted(there, here, reads, what)))
+        return torch.cat(parts)
+
+    @property
+    def _ways(self) -> int:
+        return self.mesh.ways[self.column]
+
+    @property
+    def _width(self) -> int:
+        """Chunks of a way."""
+        return self.mesh.num_chunks // self._ways
+
+    @cached_property
+    def _forward(self) -> dict[tuple[int, int], Reading]:
+        graph = self.chunked.graph
+        return reading(self.chunked, graph.indices, graph.destinations, self.way, self._ways)
+
+    @cached_property
+    def _backward(self) -> dict[tuple[int, int], Reading]:
+        graph = self.chunked.graph
+        if graph.is_symmetric:
+            return self._forward
+        return reading(self.chunked, graph.destinations, graph.indices, self.way, self._ways)
+
+
+def _wanted(there: Tensor, here: Tensor, reads: Reads, what: What) -> Tensor:
+    """Which readers at positions `there` need rows of a chunk at position `here`."""
+    if what == "cut":
+        return torch.ones_like(there, dtype=torch.bool) if reads.kept else there >= here
+    if reads.planner.policy.gamma == 0.0 and not reads.exact:
+        return there == here
+    return there <= here if what == "aggregation gradient" else there >= here
+
+
+def _number(slot: Sequence[Chunk], reads: Reads) -> int:
+    """The place of a slot in the step, given some of its chunks."""
+    return int(reads.position[slot[0].index])
