@@ -29,6 +29,8 @@ CHOICES = {"format": ("table", "json"), "overlap": ("serial", "full"), "stages":
 PRESETS = {
     "full_batch": "the whole graph at once on one rank: no schedule, exact",
     "gnnpipe": "schedule gpipe on vertex chunks with history and accumulated gradients",
+    "gnnpipe_hybrid": "gnnpipe with several ways a stage, whose chunks of one slot read each other's rows",
+    "graph_parallel": "one part of the vertices a process, which exchange rows: no schedule, exact",
 }
 
 RELATED = {

@@ -123,8 +123,8 @@ class ParallelConfig(Section):
     """Graph layers of each stage; null balances the stages by measured cost of the layers."""
     ways: PositiveInt | tuple[PositiveInt, ...] = 1
     """Processes that share one of `stages`, each over its part of every micro-batch: one number for all, or
-    one each, such as [2, 1]. Micro-batches are then cut further, into as many clusters as the least common
-    multiple of these numbers."""
+    one each, such as [2, 1]. Micro-batches are then cut further, into as many parts as the least common
+    multiple of these numbers; parts of one micro-batch read each other's rows, where they are chunks."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from gnnpar.dist import Mesh, Transport
 from gnnpar.history import Reads
 from gnnpar.parallel.reading import Reading, reading
 
-__all__ = ["Halo"]
+__all__ = ["Halo", "Route"]
 
 _TAG = 1 << 29
 """Apart from the tags of payloads, evaluation, gradients and histories."""
@@ -24,7 +24,7 @@ What = Literal["cut", "aggregation gradient", "cut gradient"]
 
 
 @dataclass(frozen=True)
-class _Route:
+class Route:
     """What goes between this way and another one of its stage for one slot.
 
     Attributes:
@@ -70,7 +70,7 @@ class Halo:
         self.way = way
         self.transport = transport
         self._reads: Reads | None = None
-        self._routes: dict[tuple[int, What], list[_Route]] = {}
+        self._routes: dict[tuple[int, What], list[Route]] = {}
 
     def spread(
         self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What
@@ -83,7 +83,7 @@ class Halo:
 
         Returns the indices of the rows received.
         """
-        routes = self._of(slot, reads, what)
+        routes = self.routes(slot, reads, what)
         taken = [rows[route.mine] for route in routes]
         arrived = self._exchange(routes, taken, [route.theirs for route in routes], slot, reads, layer, what)
         for route, part in zip(routes, arrived, strict=True):
@@ -93,7 +93,7 @@ class Halo:
     def collect(self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What) -> None:
         """The other way round: send what was added up for the others' chunks of the slot, which is then zero
         here, and add what they have for `slot`, in the order of the ways."""
-        routes = self._of(slot, reads, what)
+        routes = self.routes(slot, reads, what)
         taken = [rows[route.theirs] for route in routes]
         for route in routes:
             rows[route.theirs] = 0.0
@@ -103,7 +103,7 @@ class Halo:
 
     def _exchange(
         self,
-        routes: Sequence[_Route],
+        routes: Sequence[Route],
         outgoing: Sequence[Tensor],
         incoming: Sequence[Tensor],
         slot: Sequence[Chunk],
@@ -126,8 +126,8 @@ class Halo:
             transport.finish(message)
         return buffers
 
-    def _of(self, slot: Sequence[Chunk], reads: Reads, what: What) -> list[_Route]:
-        """Routes of one slot, in the order of the ways; all layers share them."""
+    def routes(self, slot: Sequence[Chunk], reads: Reads, what: What) -> list[Route]:
+        """To every other way, in their order, for the slot of these chunks; all layers share them."""
         if reads is not self._reads:
             self._reads, self._routes = reads, {}
         key = _number(slot, reads), what
@@ -136,13 +136,13 @@ class Halo:
             self._routes[key] = [self._route(way, key[0], reads, what) for way in others]
         return self._routes[key]
 
-    def _route(self, way: int, number: int, reads: Reads, what: What) -> _Route:
+    def _route(self, way: int, number: int, reads: Reads, what: What) -> Route:
         slot, width = reads.slots[number], self._width
         rows = [
             self._needed([c for c in slot if c.index // width == owner], reader, reads, what)
             for owner, reader in ((self.way, way), (way, self.way))
         ]
-        return _Route(self.mesh.rank_of(self.column, way), *rows)
+        return Route(self.mesh.rank_of(self.column, way), *rows)
 
     def _needed(self, chunks: Sequence[Chunk], reader: int, reads: Reads, what: What) -> Tensor:
         """Rows of `chunks`, all of one slot, that the way `reader` needs (or has gradients for)."""

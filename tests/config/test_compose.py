@@ -86,7 +86,7 @@ def test_paths_may_look_like_anything(path):
         ("train.lr.x=1", ["train.lr?"]),
         ("modle=gcn", ["did you mean model?"]),
         ("model=gcnil", ["there is no model 'gcnil'", "gat, gcn, gcnii", "did you mean gcnii?"]),
-        ("system=magic", ["choose one of", "full_batch", "gnnpipe, gpipe"]),
+        ("system=magic", ["choose one of", "full_batch", "gnnpipe_hybrid, gpipe"]),
         ("model", ["key=value"]),
         ("train.lr=-1", ["train.lr", "positive", "-1"]),
         ("train.lr=abc", ["a number", "'abc'"]),

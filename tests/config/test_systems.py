@@ -6,16 +6,19 @@ import pytest
 
 from gnnpar.config import compose, group_choices
 from gnnpar.config.schema import ScheduleConfig
+from gnnpar.dist import Mesh
 from gnnpar.schedule.families import FAMILIES
 from gnnpar.train.order import build_schedule
 from gnnpar.train.run import run
 
-WHOLE = {"full_batch", "gnnpipe"}
+WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid"}
 
 # ranks, stages, replicas, in two halves (I and W)
 TABLE = {
     "full_batch": (1, 1, 1, False),
     "gnnpipe": (2, 2, 1, False),
+    "gnnpipe_hybrid": (2, 2, 1, False),
+    "graph_parallel": (1, 1, 1, False),
     "bapipe_1f1b_as": (2, 2, 1, False),
     "bapipe_1f1b_sno": (2, 2, 1, False),
     "bapipe_1f1b_so": (2, 2, 1, False),
@@ -97,3 +100,19 @@ def test_a_preset_trains(name, tmp_path, monkeypatch):
     assert result.summary["bytes_per_epoch"]["stage"] > 0
     assert (result.summary["bytes_per_epoch"]["weight"] > 0) is (name == "chimera")
     assert {key.split(".")[0] for key in result.parameters} == {"encoder", "layers", "decoder"}
+
+
+@pytest.mark.parametrize(("name", "size"), [("graph_parallel", 2), ("gnnpipe_hybrid", 4)])
+def test_a_preset_whose_ways_read_each_other_trains(name, size, tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNPAR_DATA", str(tmp_path / "home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    keys = [f"system={name}", "dataset=karate", "model.num_layers=4", "model.hidden=8"]
+    keys += ["train.num_epochs=4", "train.eval_every=2", "trace.tensorboard=false", "run.dir=out"]
+    config = compose([*keys, "launch.timeout_s=60"])
+    assert Mesh.of(config).size == size
+    summary = run(config).summary
+    sent = summary["bytes_per_epoch"]
+    assert sent["halo"] > 0 and sent["weight"] > 0
+    assert (sent["stage"] > 0) is (summary["history_read_share"] > 0) is (name == "gnnpipe_hybrid")
+    assert summary["history_age_max"] == (name == "gnnpipe_hybrid")

@@ -105,19 +105,22 @@ def scaled_autograd_gradient(reference, stored, state, t, order):
     are constants. `stored`, `state`, `t`: of the reference before the step.
     """
     if t < reference.history.warmup_steps:
-        order, chunk_of = [0], torch.zeros_like(reference.chunk_of)
+        slots, chunk_of = [[0]], torch.zeros_like(reference.chunk_of)
     else:
-        chunk_of = reference.chunk_of
+        width, chunk_of = reference.slot_size, reference.chunk_of
+        slots = [order[at : at + width] for at in range(0, len(order), width)]
     twin = copy.copy(reference)
     twin.model = copy.deepcopy(reference.model)
     twin.model.load_state_dict(state)
     twin.layers, twin.t, twin.stored = list(twin.model.all_layers()), t, stored
     current = {}
     total = 0.0
-    for i, c in enumerate(order):
-        own = (chunk_of == c).nonzero()[:, 0]
-        streams = reference.streams or [0] * len(order)
-        before = [chunk for place, chunk in enumerate(order[: i + 1]) if streams[place] == streams[i]]
+    for i, slot in enumerate(slots):
+        own = torch.isin(chunk_of, torch.tensor(slot)).nonzero()[:, 0]
+        streams = reference.streams or [0] * len(slots)
+        before = [
+            c for place, done in enumerate(slots[: i + 1]) for c in done if streams[place] == streams[i]
+        ]
         visible = torch.isin(chunk_of, torch.tensor(before))
         part, now = scaled_forward(twin, own, visible, current)
         total = total + part
@@ -128,7 +131,7 @@ def scaled_autograd_gradient(reference, stored, state, t, order):
 
 
 def scaled_forward(twin, own, visible, current):
-    """One chunk; `current`: (layer, vertex) → row of the cut, with its graph."""
+    """One slot; `current`: (layer, vertex) → row of the cut, with its graph."""
     x, carries, now = twin.x[own], {"features": twin.x[own]}, {}
     drops = twin.history.mode == "drop"
     for k, layer in enumerate(twin.layers):

@@ -122,16 +122,17 @@ def test_one_chunk_is_full_batch_without_any_layer_code(independent, directed):
         close(step.gradients, gradients)
 
 
-@pytest.mark.parametrize("streams", [None, (0, 1, 1, 0)])
+@pytest.mark.parametrize(("streams", "slot_size"), [(None, 1), ((0, 1, 1, 0), 1), (None, 2)])
 @pytest.mark.parametrize("gamma", [0.0, 0.7, 1.0, 2.0])
 @pytest.mark.parametrize("mode", ["latest", "snapshot", "drop"])
 @pytest.mark.parametrize("name", ["gcnii", "sage", "gat", "gen"])
-def test_the_recursion_is_autograd_with_scaled_cross_chunk_edges(name, mode, gamma, streams):
+def test_the_recursion_is_autograd_with_scaled_cross_chunk_edges(name, mode, gamma, streams, slot_size):
     graph = tiny_graph()
     model = build(name, graph, num_layers=3)
     chunks = chunk_assignment(graph, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    reference = DenseReference(model, graph, chunks, history(mode, gamma=gamma), optimizer, streams=streams)
+    keys = {"streams": streams, "slot_size": slot_size}
+    reference = DenseReference(model, graph, chunks, history(mode, gamma=gamma), optimizer, **keys)
     for order in ([0, 1, 2, 3], [2, 0, 3, 1], [3, 1, 0, 2]):
         before = copy.copy(reference.stored), copy.deepcopy(model.state_dict()), reference.t
         step = reference.step(order)

@@ -85,7 +85,6 @@ def test_all_that_is_wrong_with_ways_is_said_at_once():
         compose(["system=gnnpipe", "parallel.stages=3", "parallel.ways=[2,1]", "train.lr=0"])
     text = str(caught.value)
     assert "parallel.ways: 2 numbers for parallel.stages=3; give one a stage" in text
-    assert "parallel.ways: 2 ways of one stage" in text and "use batch.kind=clusters" in text
     assert "train.lr: must be positive" in text
 
 

@@ -60,6 +60,19 @@ def test_micro_batches_split_over_ways_are_cut_further(sound):
     assert "of 56 chunks each" in fault and "use fewer ways" in fault
 
 
+def test_ways_that_read_each_other_need_models_that_look_at_rows_one_by_one(sound):
+    keys = ["parallel.ways=2", "model.name=gcn", "model.norm=batch"]
+    (fault,) = faults_of(sound, *keys)
+    assert fault.startswith("parallel.ways: ") and "use model.norm=layer" in fault
+    for cure in ("model.norm=layer", "batch.kind=clusters", "parallel.ways=1"):
+        prepare(compose([*BASE, *keys, cure]), sound, None)
+
+
+def test_more_ways_than_vertices_are_refused(sound):
+    (fault,) = faults_of(sound, "system=graph_parallel", "batch.num_chunks=1", "parallel.ways=41")
+    assert "use fewer ways" in fault
+
+
 def test_labels_that_look_like_classes_are_told(sound, caplog):
     one_hot = nn.functional.one_hot(sound.y, 3).float()
     prepare(compose(BASE), sound.replace(y=one_hot), None)
