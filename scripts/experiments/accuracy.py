@@ -60,7 +60,7 @@ def main() -> None:
         accuracy_table(found, args.cases, len(args.seeds)),
         detail_table(found, args.cases, len(args.seeds)),
         *([f"Incomplete: {late} of {len(runs)} runs did not fit into the budget."] if late else []),
-        *_two_stages([run for run, _ in found], finished),
+        *_two_stages([run for run, _ in found], finished, late == 0),
         f"Command: `{command_line('scripts.experiments.accuracy')}`",
         machine(),
     ]
@@ -117,14 +117,20 @@ def _train_missing(runs: list[Run], finished: Finished, args: argparse.Namespace
     return len(missing)
 
 
-def _two_stages(runs: list[Run], finished: Finished) -> list[str]:
-    """Train the first finished GNNPipe run again in two processes, and say whether it found the same."""
+def _two_stages(runs: list[Run], finished: Finished, train: bool) -> list[str]:
+    """Train the first finished GNNPipe run again in two processes, and say whether it found the same.
+
+    Args:
+        train: False: say it only if that was done before.
+    """
     from gnnpar.train.run import run as launch
 
     first = next((run for run in runs if run.variant == "γ = 1"), None)
     if first is None:
         return []
     again = replace(first, variant="two stages", overrides=(*first.overrides, "parallel.stages=2"))
+    if again not in finished and not train:
+        return []
     if again not in finished:
         with tempfile.TemporaryDirectory() as folder:
             config = compose((*again.overrides, *again.place, f"run.dir={folder}/run"))
