@@ -118,10 +118,13 @@ class Halo:
         for route, out, index in zip(routes, outgoing, incoming, strict=True):
             text = f"{what} of layer {layer}, slot {number}"
             buffers.append(out.new_empty(index.numel(), out.shape[1]))
-            if index.numel():
-                messages.append(transport.receive(buffers[-1:], route.peer, tag, text))
-            if out.shape[0]:
-                messages.append(transport.send([out], route.peer, tag, "halo", text))
+            # nccl runs the messages of two processes in the order of posting: one of them has to send first.
+            first = transport.context.rank < route.peer
+            for sends in (first, not first):
+                if sends and out.shape[0]:
+                    messages.append(transport.send([out], route.peer, tag, "halo", text))
+                elif not sends and index.numel():
+                    messages.append(transport.receive(buffers[-1:], route.peer, tag, text))
         for message in messages:
             transport.finish(message)
         return buffers
