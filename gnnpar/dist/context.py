@@ -135,7 +135,10 @@ class Context:
         try:
             yield
         except RuntimeError as error:
-            raise RunError(f"rank {self.rank}: {what} failed: {_first_line(error)}") from error
+            others = [rank for rank in range(self.world_size) if rank != self.rank]
+            peers = f"rank {others[0]}" if len(others) == 1 else f"{len(others)} other ranks"
+            why = reason(error, self.timeout_s)
+            raise RunError(f"rank {self.rank}: waiting for {what} with {peers}: {why}") from error
 
 
 def check_device(device: str | torch.device) -> torch.device:
@@ -156,6 +159,12 @@ def place_device(device: torch.device, rank: int) -> torch.device:
     if str(device) == "cuda":
         return torch.device("cuda", rank % torch.cuda.device_count())
     return device
+
+
+def reason(error: BaseException, timeout_s: float) -> str:
+    """Why a wait for other ranks ended with an error: its deadline, or a connection that broke."""
+    late = "timed out" in str(error).lower() or "timeout" in str(error).lower()
+    return f"no answer within {timeout_s:g} s" if late else f"the connection failed ({_first_line(error)})"
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnpar.dist.context import Context
+from gnnpar.dist.context import Context, reason
 from gnnpar.errors import RunError
 from gnnpar.trace import Recorder
 
@@ -96,10 +96,7 @@ class _naming:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, RuntimeError) and not isinstance(error, RunError):
-            reason = (str(error).strip().splitlines() or ["failed"])[0]
-            late = "timed out" in str(error).lower() or "timeout" in str(error).lower()
-            why = f"no answer within {self.timeout_s:g} s" if late else f"the connection failed ({reason})"
-            raise RunError(f"{self.text}: {why}") from error
+            raise RunError(f"{self.text}: {reason(error, self.timeout_s)}") from error
 
 
 def _work(work: dist.Work | None) -> dist.Work:

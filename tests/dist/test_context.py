@@ -50,7 +50,9 @@ def test_a_peer_that_has_left_is_a_run_error_that_names_rank_and_purpose(pool):
     with pytest.raises(RanksFailed) as caught:
         pool.run(leave_or_wait, 2, timeout_s=20)
     error = caught.value.errors[0]
-    assert isinstance(error, RunError) and str(error).startswith("rank 0: sharing the plan failed: ")
+    assert isinstance(error, RunError) and str(error).startswith(
+        "rank 0: waiting for sharing the plan with rank 1: the connection failed ("
+    )
     assert "\n" not in str(error)
 
 
