@@ -316,6 +316,12 @@ def test_a_partition_of_another_size_or_none_at_all(fails, capsys):
     capsys.readouterr()
     text = fails(*write(), "partition.path=parts.npz", "batch.num_chunks=4")
     assert "parts.npz has 3 parts" in text and "use batch.num_chunks=3" in text
+    keys = "partition.path=parts.npz", "batch.num_chunks=2", "parallel.ways=2", "parallel.stages=1"
+    for text in (fails(*write(), *keys), fails("partition", *write()[1:], *keys)):
+        assert (
+            "has 3 parts, batch.num_chunks is 2, each in 2 parts for parallel.ways; cut the graph into 4"
+            in text
+        )
     text = fails(*write(), "partition.path=nowhere.npz", "batch.num_chunks=3")
     assert "nowhere.npz: no such file" in text and "gnnpar partition" in text
 

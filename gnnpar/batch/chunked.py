@@ -76,10 +76,10 @@ class ChunkedGraph:
         """The same chunks without the edges between them; degrees are counted on what is left."""
         graph = self.graph
         inside = self.chunk_of[graph.destinations] == self.chunk_of[graph.indices.long()]
-        indptr = torch.zeros_like(graph.indptr)
-        indptr[1:] = torch.cumsum(inside, 0)[graph.indptr[1:] - 1] * (graph.indptr[1:] > 0)
+        kept_before = graph.indptr.new_zeros(graph.num_edges + 1)
+        torch.cumsum(inside, 0, out=kept_before[1:])
         kept = graph.replace(
-            indptr=indptr,
+            indptr=kept_before[graph.indptr],
             indices=graph.indices[inside],
             edge_weight=None if graph.edge_weight is None else graph.edge_weight[inside],
             edge_attr=None if graph.edge_attr is None else graph.edge_attr[inside],

@@ -37,9 +37,8 @@ class LayerSampler:
         fastgcn: q(u) ∝ Σ_v P(v, u)² over all vertices v           (Chen, Ma and Xiao 2018, §3.1, eq. 10)
         ladies:  q(u) ∝ Σ_v P(v, u)² over the rows v of the hop    (Zou et al. 2019, §3.2)
 
-    and an edge from it weighs c(u) / (s q(u)), c(u) being how often u came up in s draws: Σ is unbiased.
-    Rows stay
-    columns: their own value (self loops of P, root weights, residuals) is exact and not drawn.
+    and an edge from it weighs c(u) / (s q(u)), c(u) being how often u came up in s draws: Σ is unbiased. Rows
+    stay columns: their own value (self loops of P, root weights, residuals) is exact and not drawn.
 
     Args:
         sizes: draws, one count a hop, the seeds' first (the last layer's).

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnpar.batch.sampled import Batch, BatchKey
-from gnnpar.batch.structure import Structure, check_index
+from gnnpar.batch.structure import Structure, check_index, is_whole
 from gnnpar.errors import Faults
 from gnnpar.graph.block import Block
 from gnnpar.graph.graph import Graph
@@ -110,5 +110,5 @@ def check_counts(name: str, counts: object, *, all_allowed: bool = False) -> lis
     return [
         f"{name}[{i}]: must be {cure}, got {count!r}"
         for i, count in enumerate(counts)
-        if not isinstance(count, int) or not (count > 0 or (all_allowed and count == -1))
+        if not is_whole(count) or not (count > 0 or (all_allowed and count == -1))
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-from gnnpar.errors import InputError, RunError
+from gnnpar.batch.structure import count_faults
+from gnnpar.errors import Faults, RunError
 
 __all__ = ["Prefetch"]
 
@@ -17,7 +21,8 @@ T = TypeVar("T")
 class Prefetch(Generic[T]):
     """`make(0), make(1), …` in order, up to `depth` of them made ahead of whoever iterates.
 
-    Use as a context manager, or call `close`: threads do not outlive it.
+    Use as a context manager, or call `close`: threads do not outlive it, unless one is stuck in `make` when
+    the deadline passes; that one does not keep the interpreter from ending.
 
     Example:
         >>> with Prefetch(lambda i: i * i, 4) as squares:
@@ -31,7 +36,7 @@ class Prefetch(Generic[T]):
         timeout_s: how long the next batch may take, and `close`.
 
     Raises:
-        InputError: a depth, number of threads or deadline that is not positive.
+        InputError: a depth or number of threads that is no positive number, a deadline that is not positive.
     """
 
     def __init__(
@@ -43,17 +48,23 @@ class Prefetch(Generic[T]):
         num_threads: int = 1,
         timeout_s: float = 300.0,
     ) -> None:
-        faults = [
-            f"{name}: must be positive, got {value}"
-            for name, value in (("depth", depth), ("num_threads", num_threads), ("timeout_s", timeout_s))
-            if not value > 0
-        ]
-        if faults:
-            raise InputError("prefetch", faults)
+        faults = Faults("prefetch")
+        faults.extend(count_faults(depth=depth, num_threads=num_threads))
+        if not timeout_s > 0:
+            faults.add(f"timeout_s: must be positive, got {timeout_s}")
+        faults.raise_if_any()
         self._make, self._count, self._depth, self._timeout_s = make, count, depth, timeout_s
         self._next = 0  # the first batch not yet asked for
         self._waiting: deque[Future[T]] = deque()
-        self._pool: ThreadPoolExecutor | None = ThreadPoolExecutor(num_threads, "gnnpar-batch")
+        self._asked: SimpleQueue[tuple[int, Future[T]] | None] = SimpleQueue()
+        # Not an executor's threads: the interpreter would wait for those at its end, however long.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"gnnpar-batch_{i}", daemon=True)
+            for i in range(num_threads)
+        ]
+        self._open = True
+        for thread in self._threads:
+            thread.start()
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -86,8 +97,12 @@ class Prefetch(Generic[T]):
     def __enter__(self) -> Prefetch[T]:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except RunError:
+            if kind is None:  # else what went wrong first is the error to see
+                raise
 
     def close(self) -> None:
         """Stop: what is not begun is dropped, what is being made is waited for.
@@ -95,19 +110,37 @@ class Prefetch(Generic[T]):
         Raises:
             RunError: a batch was still being made when the deadline passed.
         """
-        running = [future for future in self._stop() if not future.done()]
-        if wait(running, self._timeout_s).not_done:
+        self._stop()
+        deadline = time.monotonic() + self._timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
             raise RunError(f"a batch was still being made {self._timeout_s:g} s after the stop")
 
     def _ask(self) -> None:
-        while self._pool is not None and self._next < self._count and len(self._waiting) < self._depth:
-            self._waiting.append(self._pool.submit(self._make, self._next))
+        while self._open and self._next < self._count and len(self._waiting) < self._depth:
+            future: Future[T] = Future()
+            self._waiting.append(future)
+            self._asked.put((self._next, future))
             self._next += 1
 
-    def _stop(self) -> list[Future[T]]:
-        waiting, pool = list(self._waiting), self._pool
+    def _stop(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        for future in self._waiting:
+            future.cancel()
         self._waiting.clear()
-        self._pool = None
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
-        return waiting
+        for _ in self._threads:
+            self._asked.put(None)
+
+    def _work(self) -> None:
+        """What a thread does: make what is asked for, until told to end."""
+        while (asked := self._asked.get()) is not None:
+            number, future = asked
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._make(number))
+            except BaseException as error:  # handed to whoever waits for the batch
+                future.set_exception(error)

@@ -8,7 +8,7 @@ from torch import Tensor
 from gnnpar.batch.cluster import carries
 from gnnpar.batch.saint_draws import Draws
 from gnnpar.batch.sampled import Batch, BatchKey
-from gnnpar.batch.structure import Structure, check_index
+from gnnpar.batch.structure import Structure, check_index, count_faults
 from gnnpar.errors import InputError
 
 __all__ = ["SaintSampler", "inclusion"]
@@ -40,8 +40,8 @@ class SaintSampler:
 
     def __init__(self, draws: Draws, index: Tensor, num_draws: int) -> None:
         title = "GraphSAINT sampling"
-        if num_draws < 1:
-            raise InputError(title, [f"num_draws: must be positive, got {num_draws}"])
+        if faults := count_faults(num_draws=num_draws):
+            raise InputError(title, faults)
         self.num_draws = num_draws
         self._draws = draws
         self._structure = Structure(draws.graph)

@@ -53,8 +53,7 @@ class Batch:
         edge_ids: for each block `[E_b]` int64 positions in the graph's CSR.
         targets: `[B]` int64 rows of the last output that carry loss.
         loss_weight: `[B]`, so that Σ weight · loss estimates the *mean* loss over the sampler's index set;
-        None:
-            the targets count alike, and a step divides by their number.
+            None: the targets count alike, and a step divides by their number.
     """
 
     key: BatchKey

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from gnnpar.batch.sampled import BatchKey
-from gnnpar.errors import Faults
+from gnnpar.batch.structure import count_faults, index_faults
+from gnnpar.errors import Faults, InputError
 from gnnpar.graph.kernels.keys import row_words
 
 __all__ = ["SeedBatches"]
@@ -33,13 +34,10 @@ class SeedBatches:
         self, index: Tensor, size: int, *, seed: int = 0, num_ranks: int = 1, shuffle: bool = True
     ) -> None:
         faults = Faults("seed batches")
-        if index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
-            faults.add(f"index: must be integers [n], got {list(index.shape)} {index.dtype}")
-        elif repeats := index.numel() - torch.unique(index).numel():
+        faults.extend(index_faults("index", index))
+        if not faults and (repeats := index.numel() - torch.unique(index).numel()):
             faults.add(f"index: {repeats} of {index.numel()} seeds are repeats of others")
-        for name, value in (("size", size), ("num_ranks", num_ranks)):
-            if value < 1:
-                faults.add(f"{name}: must be positive, got {value}")
+        faults.extend(count_faults(size=size, num_ranks=num_ranks))
         faults.raise_if_any()
         self.index = index.to("cpu", torch.int64)
         self.size, self.seed, self.num_ranks, self.shuffle = size, seed, num_ranks, shuffle
@@ -59,7 +57,13 @@ class SeedBatches:
 
     def epoch(self, epoch: int, rank: int = 0) -> list[tuple[BatchKey, Tensor]]:
         """The batches of a rank: keys, which no two ranks share, and seeds `[≤ size]`, views of one
-        tensor."""
+        tensor.
+
+        Raises:
+            InputError: no such rank.
+        """
+        if not 0 <= rank < self.num_ranks:
+            raise InputError("seed batches", [f"rank: must be in 0..{self.num_ranks - 1}, got {rank}"])
         order, ranks = self.order(epoch), self.num_ranks
         batches = []
         for step in range(self.num_steps):

@@ -18,7 +18,7 @@ from gnnpar.graph.graph import Graph
 from gnnpar.graph.kernels.keys import row_words
 from gnnpar.graph.norm import degrees
 
-__all__ = ["Choice", "Structure", "check_index", "uniform"]
+__all__ = ["Choice", "Structure", "check_index", "count_faults", "index_faults", "is_whole", "uniform"]
 
 About = tuple[Tensor, Tensor, Tensor]
 
@@ -119,6 +119,35 @@ class Structure:
         return ends, torch.from_numpy(edges), torch.from_numpy(columns)
 
 
+def index_faults(name: str, index: object) -> list[str]:
+    """Faults of what should be a tensor `[n]` of integers."""
+    if not isinstance(index, Tensor):
+        return [f"{name}: must be a tensor of integers [n], got {type(index).__name__}"]
+    if index.dim() != 1 or index.dtype not in (
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+    ):
+        return [f"{name}: must be integers [n], got {list(index.shape)} {index.dtype}"]
+    return []
+
+
+def is_whole(value: object) -> bool:
+    """A whole number of Python or NumPy; `True` is none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def count_faults(**counts: object) -> list[str]:
+    """Faults of what should be whole numbers from 1 on, by name."""
+    return [
+        f"{name}: must be {'positive' if is_whole(value) else 'a whole number'}, got {value!r}"
+        for name, value in counts.items()
+        if not (is_whole(value) and value > 0)  # type: ignore[operator]
+    ]
+
+
 def check_index(title: str, name: str, index: Tensor, size: int, *, distinct: bool = False) -> Tensor:
     """`index` as contiguous int64 `[n]`, after checking that it holds integers in `0..size-1`.
 
@@ -126,9 +155,8 @@ def check_index(title: str, name: str, index: Tensor, size: int, *, distinct: bo
         InputError: it does not, or `distinct` is asked for and a number occurs twice.
     """
     faults = Faults(title)
-    if index.dim() != 1 or index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-        faults.add(f"{name}: must be integers [n], got {list(index.shape)} {index.dtype}")
-    elif index.numel():
+    faults.extend(index_faults(name, index))
+    if not faults and index.numel():
         low, high = (int(bound) for bound in index.aminmax())
         if low < 0 or high >= size:
             outside = (index < 0) | (index >= size)

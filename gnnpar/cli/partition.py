@@ -41,13 +41,11 @@ def main(argv: list[str]) -> int:
     config = compose(overrides)
 
     from gnnpar import data
-    from gnnpar.data.home import data_home
-    from gnnpar.dist import Mesh
-    from gnnpar.partition import degree_cost, partition_from_config, report, save_partition
+    from gnnpar.partition import degree_cost, report, save_partition
+    from gnnpar.train.run import cut
 
     graph = data.load(config.dataset)
-    cache = data_home() / "partitions"
-    partition = partition_from_config(graph, config.partition, Mesh.of(config).num_chunks, cache_dir=cache)
+    partition = cut(config, graph)
     if own["out"]:
         save_partition(partition, Path(own["out"]))
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)

@@ -12,7 +12,15 @@ from gnnpar.cli.options import split_options, wants_help
 from gnnpar.cli.table import print_pairs, print_rows
 from gnnpar.config.suggest import nearest
 from gnnpar.errors import Faults, InputError
-from gnnpar.schedule import Schedule, SimulationResult, check, dependencies_for, lower, simulate
+from gnnpar.schedule import (
+    Schedule,
+    SimulationResult,
+    check,
+    dependencies_for,
+    lower,
+    simulate,
+    with_reductions,
+)
 from gnnpar.schedule.action import COMPUTE
 from gnnpar.schedule.draw import chrome, grid, svg
 from gnnpar.schedule.families import FAMILIES, Family
@@ -73,6 +81,7 @@ def main(argv: list[str]) -> int:
             more[key] = value
     schedule, blocking = _schedule(options, more, faults)
     faults.raise_if_any()
+    schedule = with_reductions(schedule, costs.shared_ranks(schedule.num_ranks))
 
     check(schedule, batch=axes["batch"], neighbours=axes["neighbours"], gradient=axes["gradient"])
     kind = options["messages"] if options["messages"] != "default" else blocking

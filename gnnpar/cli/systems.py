@@ -10,7 +10,7 @@ from gnnpar.cli.table import print_json, print_rows
 from gnnpar.config.resources import resource_dir
 from gnnpar.config.suggest import nearest
 from gnnpar.errors import Faults, InputError
-from gnnpar.schedule import Costs, Schedule, check, lower, simulate
+from gnnpar.schedule import Costs, Schedule, check, lower, simulate, with_reductions
 from gnnpar.schedule.families import FAMILIES, Family
 
 __all__ = ["Row", "main", "rows"]
@@ -111,6 +111,7 @@ def _family_row(family: Family, stages: int, batches: int, costs: Costs, overlap
     except InputError as error:
         note = "not defined here: " + "; ".join(error.faults)
         return Row(family.name, family.paper, None, None, None, None, "", note)
+    schedule = with_reductions(schedule, costs.shared_ranks(schedule.num_ranks))
     blocking = family.matching != "asynchronous"
     order = lower(schedule, matching=family.matching, costs=costs) if blocking else schedule
     result = simulate(order, costs, overlap=overlap, rendezvous=blocking)

@@ -128,7 +128,12 @@ def _convert_union(value: Any, kinds: tuple[Any, ...]) -> Any:
     many = isinstance(value, (list, tuple))
     known = [kind for kind in kinds if kind is not type(None)]
     fitting = [kind for kind in known if many == (get_origin(kind) is tuple)]
-    return convert(value, (fitting or known)[0])
+    try:
+        return convert(value, (fitting or known)[0])
+    except BadValue as error:
+        if len(known) == 1:
+            raise
+        raise BadValue(f"{error} (it takes: {', or '.join(map(describe, known))})") from None
 
 
 def _convert_scalar(value: Any, kind: type) -> Any:

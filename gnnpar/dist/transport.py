@@ -70,6 +70,32 @@ class Transport:
             works = [_work(dist.irecv(tensor, peer, tag=tag + index)) for index, tensor in enumerate(landing)]
         return Message(what, peer, list(buffers), works, landing if self._staged else None)
 
+    def swap(
+        self,
+        outgoing: Sequence[Tensor],
+        buffers: Sequence[Tensor],
+        peer: int,
+        tags: tuple[int, int],
+        kind: str,
+        what: str,
+    ) -> tuple[Message, Message]:
+        """Start sending to a peer that swaps with this rank, and post the receives of what it sends.
+
+        nccl runs the messages of two ranks in the order of posting, so the lower rank sends first.
+
+        Args:
+            outgoing: may be empty where the peer expects nothing; buffers likewise.
+            tags: of what goes there, and of what comes back.
+
+        Returns what was sent and what will have arrived.
+        """
+        there, back = tags
+        if self.context.rank < peer:
+            sent = self.send(outgoing, peer, there, kind, what)
+            return sent, self.receive(buffers, peer, back, what)
+        arriving = self.receive(buffers, peer, back, what)
+        return self.send(outgoing, peer, there, kind, what), arriving
+
     def finish(self, message: Message) -> list[Tensor]:
         """Wait for a message; returns its tensors. Raises `RunError` naming rank, message and peer."""
         with (

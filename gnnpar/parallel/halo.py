@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
-from gnnpar.dist import Mesh, Transport
+from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.history import Reads
 from gnnpar.parallel.reading import Reading, reading
 
@@ -114,17 +114,13 @@ class Halo:
         """What the others sent, by route."""
         transport, number = self.transport, _number(slot, reads)
         tag = _TAG + (layer * 2 + (what != "cut")) * len(reads.slots) + number
-        buffers, messages = [], []
+        buffers: list[Tensor] = []
+        messages: list[Message] = []
         for route, out, index in zip(routes, outgoing, incoming, strict=True):
             text = f"{what} of layer {layer}, slot {number}"
             buffers.append(out.new_empty(index.numel(), out.shape[1]))
-            # nccl runs the messages of two processes in the order of posting: one of them has to send first.
-            first = transport.context.rank < route.peer
-            for sends in (first, not first):
-                if sends and out.shape[0]:
-                    messages.append(transport.send([out], route.peer, tag, "halo", text))
-                elif not sends and index.numel():
-                    messages.append(transport.receive(buffers[-1:], route.peer, tag, text))
+            mine, theirs = [out] if out.shape[0] else [], buffers[-1:] if index.numel() else []
+            messages += transport.swap(mine, theirs, route.peer, (tag, tag), "halo", text)
         for message in messages:
             transport.finish(message)
         return buffers

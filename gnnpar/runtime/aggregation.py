@@ -205,10 +205,10 @@ class PushAggregation:
     Memory: (copies + 1) · N · K.
     """
 
-    def __init__(self, cut: CutStore, layer: Layer, gradient: Tensor | None = None) -> None:
+    def __init__(self, cut: CutStore, layer: Layer) -> None:
         self.cut = cut
         self.layer = layer
-        self._gradient = gradient
+        self._gradient: Tensor | None = None
         self._leaves: dict[Chunk, Tensor] = {}
 
     @property
@@ -223,7 +223,7 @@ class PushAggregation:
         return None
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PushAggregation:
-        return PushAggregation(cut, self.layer, self._gradient)
+        return PushAggregation(cut, self.layer)
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         self.cut.write(chunk.start, x, reads.live)

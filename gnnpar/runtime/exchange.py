@@ -61,15 +61,13 @@ class HistoryExchange:
                                 _rows(dict(self.stores[other, number])[layer], chunk, reads)
                             )
                         continue
-                    there, back = (
-                        _tag(schedule, reads, layer, *ends) for ends in ((replica, other), (other, replica))
-                    )
+                    ends = (replica, other), (other, replica)
+                    there, back = (_tag(schedule, reads, layer, *pair) for pair in ends)
                     what = f"histories of layer {layer} with replica {other}"
-                    rows = [_rows(store, chunk, reads) for chunk in mine]
-                    if rows:
-                        messages.append(self.transport.send(rows, peer, there, "history", what))
-                    rows = [_rows(store, chunk, reads) for chunk in theirs]
-                    messages.append(self.transport.receive(rows, peer, back, what))
+                    outgoing, incoming = (
+                        [_rows(store, chunk, reads) for chunk in ran] for ran in (mine, theirs)
+                    )
+                    messages += self.transport.swap(outgoing, incoming, peer, (there, back), "history", what)
         for message in messages:
             self.transport.finish(message)
 

@@ -18,6 +18,8 @@ __all__ = ["Reduction", "holders"]
 
 _TAG = 1 << 28
 """Gradients are tagged apart from payloads."""
+_PRESENT = 2
+"""Which parameters have a gradient is tagged after the gradients and what batch norms saw."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,15 @@ class Reduction:
     A stage is held by the ways of each of its replicas. All add up in the order of (replica, way), so that
     they hold the same bits afterwards. Every holder sends its gradients to every other one: h · (h - 1) times
     their size for h holders. What batch norms saw of the step travels along, and is merged in the same order.
+    So does, as bytes of kind `control`, which parameters have a gradient: where no holder has one there is
+    none after, and the optimizer leaves the parameter alone, as it does where nothing is reduced.
 
     Attributes:
         holder: (replica, process).
+        parameters: that are trained.
         own: this holder's gradients, flat, as they were when the reduction began; then what its norms saw.
-        arriving: the same of the holders in other processes.
+        own_present: `[len(parameters)]` bool: which of them it has.
+        arriving, arriving_present: the same of the holders in other processes.
     """
 
     holder: tuple[int, int]
@@ -39,7 +45,9 @@ class Reduction:
     parameters: list[Parameter]
     norms: list[BatchNorm]
     own: list[Tensor]
+    own_present: Tensor
     arriving: dict[tuple[int, int], Message]
+    arriving_present: dict[tuple[int, int], Message]
     transport: Transport
     sends: list[Message]
 
@@ -54,23 +62,41 @@ class Reduction:
     ) -> Reduction:
         """Send this holder's gradients of `action.stage` to the others, and post receives for theirs."""
         stage = stages[action.replica, action.stage]
-        parameters, norms = stage.parameters(), stage.batch_norms()
+        parameters, norms = [p for p in stage.parameters() if p.requires_grad], stage.batch_norms()
         own = [_flat(parameters)]
         if norms:
             own.append(torch.cat([norm.pending() for norm in norms]))
+        present = torch.tensor([p.grad is not None for p in parameters], device=own[0].device)
         arriving: dict[tuple[int, int], Message] = {}
+        arriving_present: dict[tuple[int, int], Message] = {}
         sends: list[Message] = []
         rank = transport.context.rank
         for other, peer in holders(schedule, mesh, action.stage):
             if peer == rank:
                 continue
-            tag = _tag(schedule, action.stage, action.replica, other)
-            back = _tag(schedule, action.stage, other, action.replica)
-            what = f"{action} with replica {other}"
-            sends.append(transport.send(own, peer, tag, "weight", what))
-            buffers = [torch.empty_like(tensor) for tensor in own]
-            arriving[other, peer] = transport.receive(buffers, peer, back, what)
-        return cls((action.replica, rank), action.stage, parameters, norms, own, arriving, transport, sends)
+            tags = _tags(schedule, action.stage, action.replica, other)
+            what = f"{action} with replica {other} on rank {peer}"
+            sent, arriving[other, peer] = transport.swap(
+                own, [torch.empty_like(tensor) for tensor in own], peer, tags, "weight", what
+            )
+            last = tags[0] + _PRESENT, tags[1] + _PRESENT
+            told, arriving_present[other, peer] = transport.swap(
+                [present], [torch.empty_like(present)], peer, last, "control", what
+            )
+            sends += [sent, told]
+        holder = action.replica, rank
+        return cls(
+            holder,
+            action.stage,
+            parameters,
+            norms,
+            own,
+            present,
+            arriving,
+            arriving_present,
+            transport,
+            sends,
+        )
 
     def finish(self, here: Sequence[Reduction]) -> None:
         """Wait for the others and write the sum into this holder's `.grad`.
@@ -79,15 +105,17 @@ class Reduction:
             here: all reductions of this process, which may hold several replicas of a stage.
         """
         parts = {one.holder: one.own for one in here if one.stage == self.stage}
+        present = [one.own_present for one in here if one.stage == self.stage]
         for other, message in self.arriving.items():
             parts[other] = self.transport.finish(message)
+            present += self.transport.finish(self.arriving_present[other])
         ordered = [parts[holder] for holder in sorted(parts)]
         total = torch.stack([part[0] for part in ordered]).sum(0)
-        offset = 0
-        for parameter in self.parameters:
-            size = parameter.numel()
-            parameter.grad = total[offset : offset + size].view_as(parameter).clone()
-            offset += size
+        sizes = [parameter.numel() for parameter in self.parameters]
+        anywhere = torch.stack(present).any(0).tolist()
+        sums = torch.split(total, sizes) if sizes else ()
+        for parameter, known, gradient in zip(self.parameters, anywhere, sums, strict=True):
+            parameter.grad = gradient.view_as(parameter).clone() if known else None
         sizes = [1 + 2 * norm.width for norm in self.norms]
         split = [torch.split(part[1], sizes) for part in ordered] if self.norms else []
         for norm, seen in zip(self.norms, zip(*split, strict=True), strict=True):
@@ -103,10 +131,11 @@ def holders(schedule: Schedule, mesh: Mesh, stage: int) -> Iterator[tuple[int, i
             yield replica, rank
 
 
-def _tag(schedule: Schedule, stage: int, sender: int, receiver: int) -> int:
-    """Distinct for all reductions between two processes. `sender`, `receiver`: replicas."""
+def _tags(schedule: Schedule, stage: int, mine: int, theirs: int) -> tuple[int, int]:
+    """The first tag there and the first tag back, of as many as a reduction between two replicas needs."""
     count = schedule.num_replicas
-    return _TAG + ((stage * count + sender) * count + receiver) * 2
+    there, back = ((stage * count + a) * count + b for a, b in ((mine, theirs), (theirs, mine)))
+    return _TAG + there * (_PRESENT + 1), _TAG + back * (_PRESENT + 1)
 
 
 def _flat(parameters: list[Parameter]) -> Tensor:

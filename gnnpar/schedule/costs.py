@@ -90,6 +90,10 @@ class Costs:
             Kind.STEP: self.per_stage("step", num_stages),
         }
 
+    def shared_ranks(self, num_ranks: int) -> list[int]:
+        """The ranks that several ways share, which have gradients to sum."""
+        return [rank for rank, count in enumerate(self.ways_of(num_ranks)) if count > 1]
+
     def ways_of(self, num_ranks: int) -> list[float]:
         """`ways` as a list over ranks. Raises InputError on a wrong length or a number below 1."""
         values = [float(self.ways)] * num_ranks if isinstance(self.ways, (int, float)) else [*self.ways]

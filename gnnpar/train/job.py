@@ -122,7 +122,9 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     finally:
         for sink in sinks:
             sink.close()
-    shares = context.gather_objects(outcome.best_state, "gathering the parameters")
+    # All ways of a stage hold the same bits.
+    own = outcome.best_state if trainer.way == 0 else {}
+    shares = context.gather_objects(own, "gathering the parameters")
     if context.is_first:
         parameters = {name: value for share in shares for name, value in share.items()}
         torch.save(parameters, job.folder / "model.pt")

@@ -33,7 +33,7 @@ from gnnpar.train.rundir import check_run_dir, new_run_dir
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["RunResult", "fit", "prepare", "run"]
+__all__ = ["RunResult", "cut", "fit", "prepare", "run"]
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,10 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             "and ways do not reduce such statistics within a pass; use model.norm=layer, "
             "batch.kind=clusters, or parallel.ways=1"
         )
-    if config.partition.path is not None:
+    partition = None
+    if config.partition.path is not None:  # cheap to read: its faults come with the others
         with faults.collected():
-            _cut(config, graph)
+            partition = cut(config, graph)
     faults.raise_if_any()
     if graph.multi_label and bool((graph.y.sum(1) == 1).all()):
         logger.warning(
@@ -176,13 +177,14 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             "itself; for classes, give y.argmax(1)",
             graph.name,
         )
-    partition = _cut(config, graph)
+    partition = partition or cut(config, graph)
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
     logger.info("%s", report(graph, partition, cost).summary())
     return ChunkedGraph.build(graph, partition)
 
 
-def _cut(config: RunConfig, graph: Graph) -> Partition:
+def cut(config: RunConfig, graph: Graph) -> Partition:
+    """The graph in as many parts as the run has chunks: read from `partition.path`, or cut (and cached)."""
     mesh, cache = Mesh.of(config), data_home() / "partitions"
     return partition_from_config(
         graph, config.partition, mesh.num_chunks, cache_dir=cache, slot_size=mesh.slot_size

@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from gnnpar.batch import ChunkedGraph, slot_order
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Transport
-from gnnpar.errors import RunError
+from gnnpar.errors import InputError, RunError
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.model import Model
 from gnnpar.parallel import Halo
@@ -78,6 +78,11 @@ class Trainer:
         model.to(device=context.device, dtype=dtype)
         self.num_parameters = sum(p.numel() for p in model.parameters())
         self.mesh = Mesh.of(config)
+        if context.world_size != self.mesh.size:
+            given = (
+                f"{context.world_size} processes, but parallel.stages and parallel.ways make {self.mesh.size}"
+            )
+            raise InputError("trainer", [f"{given}; start as many, or change these keys"])
         by_branch, draft = runs_by_branch(config), build_schedule(config)
         holders = zip(*draft.placement, strict=True)
         ways = [min(self.mesh.ways[column] for column in of_stage) for of_stage in holders]
@@ -97,8 +102,12 @@ class Trainer:
             self.mesh.slot_size,
             tuple(owners(self.schedule)) if dealt else (),
         )
-        # Evaluation reads all edges, also where training leaves some out.
-        self.whole_planner = ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
+        # Evaluation reads all edges, also where training leaves some out; else the blocks are the same.
+        self.whole_planner = (
+            self.planner
+            if trained is self.chunked
+            else ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
+        )
         self.column, self.way = self.mesh.place_of(context.rank)
         transport = Transport(context, self.recorder)
         halo = None
@@ -158,8 +167,7 @@ class Trainer:
         reads = self.planner.plan(self.step, self.step_order)
         for update in self._updates:
             update.optimizer.zero_grad(set_to_none=True)
-        chunked, exact = self._lowered
-        loss = self.executor.run(exact if reads.exact else chunked, reads, self.step)
+        loss = self.executor.run(self._lowered[reads.exact], reads, self.step)
         value = self._share_loss(loss)
         with self.recorder.span("STEP"):
             self._clip()

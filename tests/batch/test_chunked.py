@@ -96,6 +96,14 @@ def test_a_chunk_isolated_from_all_of_its_edges_is_left_with_none():
     assert alone.edge_index.tolist() == [[0], [1]] and alone.indptr.tolist() == [0, 0, 1, 1, 1]
 
 
+def test_a_graph_without_edges_can_be_isolated():
+    from gnnpar.graph import Graph
+
+    none = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=4)
+    alone = ChunkedGraph(none, (0, 2, 4)).isolated.graph
+    assert alone.num_edges == 0 and alone.indptr.tolist() == [0] * 5
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_blocks_hold_their_rows_of_the_adjacency(weighted):
     chunked = chunked_graph(4, with_edge_features(tiny_graph(weighted=weighted)))

@@ -1,6 +1,9 @@
 """Batches made ahead: in order, bounded, errors with their cause, no thread left behind."""
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -123,6 +126,37 @@ def test_stopping_has_a_deadline_too():
             batches.close()
     finally:
         go_on.set()
+
+
+def test_threads_are_gone_after_an_error_too():
+    """They used to be forgotten once an error had been raised."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make(number):
+        if number == 0:
+            begun.wait(30)
+            raise ValueError("no")
+        begun.set()
+        go_on.wait(30)
+
+    with Prefetch(make, 2, num_threads=2, timeout_s=30) as batches:
+        with pytest.raises(RunError, match="could not be made"):
+            next(batches)
+        go_on.set()
+    assert not own_threads()
+
+
+def test_a_stuck_batch_keeps_neither_its_error_back_nor_the_interpreter():
+    code = (
+        "import threading\n"
+        "from gnnpar.batch import Prefetch\n"
+        "with Prefetch(lambda _: threading.Event().wait(600), 1, timeout_s=0.05) as batches:\n"
+        "    next(batches)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=Path.cwd()
+    )
+    assert done.returncode == 1 and done.stderr.strip().endswith("batch 0 was not there within 0.05 s")
 
 
 def test_no_batches_and_bad_input():

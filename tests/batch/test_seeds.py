@@ -70,3 +70,12 @@ def test_bad_input_names_all_faults():
     )
     with pytest.raises(InputError, match="index: must be integers"):
         SeedBatches(torch.ones(3, dtype=torch.bool), 1)
+    with pytest.raises(InputError) as error:
+        SeedBatches([1, 2], 2.5, num_ranks=True)
+    assert error.value.faults == (
+        "index: must be a tensor of integers [n], got list",
+        "size: must be a whole number, got 2.5",
+        "num_ranks: must be a whole number, got True",
+    )
+    with pytest.raises(InputError, match=r"rank: must be in 0\.\.1, got 2"):
+        SeedBatches(torch.arange(3), 1, num_ranks=2).epoch(0, 2)

@@ -11,6 +11,7 @@ from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
 
 SHAPES = ((2, 3), (4,), ())
+SIZE = 8 * sum(torch.zeros(shape).numel() for shape in SHAPES)
 LARGE = 2.0**53
 """Adding 1 to it changes nothing: sums depend on their order."""
 
@@ -33,9 +34,10 @@ def parameters(replica, stage, way=0):
 
 
 def wanted(holders, stage):
-    """The sums over all (replica, way), one a parameter."""
+    """The sums over all (replica, way), one a parameter; None where nobody has a gradient."""
     columns = zip(*(parameters(replica, stage, way) for replica, way in holders), strict=True)
-    return [sum(torch.zeros_like(p) if p.grad is None else p.grad for p in ps) for ps in columns]
+    found = [[p.grad for p in ps if p.grad is not None] for ps in columns]
+    return [sum(grads) if grads else None for grads in found]
 
 
 def reduce_all(context, placement, num_ranks, ways=None):
@@ -64,14 +66,21 @@ def check(ranks, replicas, num_stages):
     assert len(found) == replicas * num_stages
 
 
+def same(a, b):
+    return a is b is None or torch.equal(a, b)
+
+
 def close(ranks, holders_of):
     """All copies of a stage hold the same bits, which are the sum over its (replica, way)s."""
     for stage, holders in enumerate(holders_of):
         first, *others = (held for rank, _ in ranks for (_, number), held in rank.items() if number == stage)
         assert len(others) == len(holders) - 1
         for other in others:
-            assert all(torch.equal(a, b) for a, b in zip(other, first, strict=True))
+            assert all(same(a, b) for a, b in zip(other, first, strict=True))
         for gradient, total in zip(first, wanted(holders, stage), strict=True):
+            if total is None:
+                assert gradient is None
+                continue
             assert gradient.shape == total.shape
             torch.testing.assert_close(gradient, total, rtol=0, atol=4.0)  # the large ones cancel to rounding
             torch.testing.assert_close(gradient.view(-1)[1:], total.view(-1)[1:], rtol=1e-14, atol=1e-14)
@@ -87,8 +96,7 @@ def test_two_ranks_hold_the_same_bits(pool):
     """Bidirectional: each rank holds another stage of each replica."""
     ranks = pool.run(reduce_all, 2, ((0, 1), (1, 0)), 2)
     check(ranks, 2, 2)
-    size = 8 * sum(torch.zeros(shape).numel() for shape in SHAPES)
-    assert [sent for _, sent in ranks] == [{"weight": 2 * size}] * 2
+    assert [sent for _, sent in ranks] == [{"weight": 2 * SIZE, "control": 2 * len(SHAPES)}] * 2
 
 
 def test_a_rank_may_hold_some_of_the_replicas(pool):
@@ -101,8 +109,7 @@ def test_ways_hold_the_same_bits(pool):
     """Three ways of one stage, whose sum depends on its order."""
     ranks = pool.run(reduce_all, 3, ((0,),), 1, (3,))
     close(ranks, [[(0, 0), (0, 1), (0, 2)]])
-    size = 8 * sum(torch.zeros(shape).numel() for shape in SHAPES)
-    assert [sent for _, sent in ranks] == [{"weight": 2 * size}] * 3
+    assert [sent for _, sent in ranks] == [{"weight": 2 * SIZE, "control": 2 * len(SHAPES)}] * 3
 
 
 def test_replicas_of_different_numbers_of_ways_hold_the_same_bits(pool):
@@ -122,7 +129,25 @@ def test_what_a_replica_adds_is_what_it_had_when_the_reduction_began():
     started[0].finish(started)  # writes replica 0's gradients, which replica 1 must not read
     started[1].finish(started)
     grads = [[p.grad for p in stages[replica, 0].parameters()] for replica in range(2)]
-    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+    assert all(same(a, b) for a, b in zip(*grads, strict=True))
     torch.testing.assert_close(
         grads[0][0].view(-1)[1:], wanted([(0, 0), (1, 0)], 0)[0].view(-1)[1:], rtol=1e-14, atol=1e-14
     )
+
+
+def test_a_gradient_that_only_one_holder_has_counts_for_all():
+    schedule = Schedule("replicas", 1, 1, ((),), ((0,), (0,)))
+    stages = stages_of(schedule.stages_on(0))
+    stages[1, 0].parameters()[-1].grad = torch.tensor(3.0, dtype=torch.float64)
+    frozen = nn.Parameter(torch.zeros(2), requires_grad=False)
+    for stage in stages.values():
+        stage.parameters = [*stage.parameters(), frozen].copy
+    transport = Transport(Context.single(), Recorder())
+    started = [
+        Reduction.start(Action(Kind.REDUCE, 0, (), replica), schedule, Mesh((1,), 1), stages, transport)
+        for replica in range(2)
+    ]
+    for one in started:
+        one.finish(started)
+    assert [stages[replica, 0].parameters()[2].grad.item() for replica in range(2)] == [3.0, 3.0]
+    assert frozen.grad is None

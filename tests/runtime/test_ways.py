@@ -5,22 +5,17 @@ PubMed in clusters where `GNNPAR_TEST_DATA` is set, else a tiny graph.
 """
 
 import math
-import os
-import tempfile
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from support.graphs import chunk_assignment, tiny_graph
+from support.live import clusters_of, pubmed
 from torch.nn import functional as F
 
-from gnnpar.batch import ChunkedGraph
 from gnnpar.config.schema import (
     BatchConfig,
-    DatasetConfig,
     ModelConfig,
     OptimizerConfig,
     ParallelConfig,
@@ -28,9 +23,7 @@ from gnnpar.config.schema import (
     ScheduleConfig,
     TrainConfig,
 )
-from gnnpar.data import load
 from gnnpar.dist import Mesh
-from gnnpar.partition import partition_graph
 from gnnpar.schedule.families import FAMILIES
 from gnnpar.train.job import make_model
 from gnnpar.train.metrics import score
@@ -109,20 +102,7 @@ CASES = [
 @cache
 def clusters(name, count):
     """A graph in disjoint clusters."""
-    folder = os.environ.get("GNNPAR_TEST_DATA")
-    if name == "pubmed" and folder:
-        path = str(Path(folder, "pubmed.npz"))
-        dataset = DatasetConfig(name="pubmed", kind="npz", path=path, symmetrize=True, normalize="row")
-        with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GNNPAR_DATA", home)
-            graph = load(dataset)
-            chunked = ChunkedGraph.build(graph, partition_graph(graph, count))
-    else:
-        graph = tiny_graph(num_nodes=80)
-        chunk_of = chunk_assignment(graph, count)
-        offsets = (0, *torch.bincount(chunk_of, minlength=count).cumsum(0).tolist())
-        chunked = ChunkedGraph(graph.permute(torch.argsort(chunk_of, stable=True)), offsets)
-    return chunked.to(torch.float64, torch.device("cpu"))
+    return clusters_of(pubmed() if name == "pubmed" else None, count)
 
 
 @cache
@@ -235,20 +215,22 @@ def holders(case, schedule, stage):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bytes_are_their_closed_forms(live, case):
-    """A row crosses a boundary once each way, however it is shared out; h holders send h (h - 1) copies."""
+    """A row crosses a boundary once each way, however it is shared out; h holders send h (h - 1) copies, and
+    as often a byte a parameter, which says whether there is a gradient."""
     ranks = live(case)
     schedule = FAMILIES[case.schedule](len(case.ways), case.slots)
     num_nodes = clusters(case.graph, case.mesh.num_chunks).graph.num_nodes
     sizes = {}
     for rank in ranks:
         for stage, gradients, _ in rank.steps[0].held:
-            sizes[stage] = sum(g.numel() for g in gradients.values())
-    weight = 0
-    for stage, size in sizes.items():
+            sizes[stage] = sum(g.numel() for g in gradients.values()), len(gradients)
+    weight = control = 0
+    for stage, (size, number) in sizes.items():
         count = len(holders(case, schedule, stage))
         same = count - len(set(holders(case, schedule, stage)))
         assert not same
         weight += 8 * size * count * (count - 1)
+        control += number * count * (count - 1)
     crossing = sum(a != b for a, b in zip(schedule.placement[0], schedule.placement[0][1:], strict=False))
     payload = 2 * 8 * num_nodes * MODELS[case.model][1] * crossing
     for number in range(STEPS):
@@ -256,7 +238,8 @@ def test_bytes_are_their_closed_forms(live, case):
         for rank in ranks:
             for kind, count in rank.steps[number].bytes.items():
                 sent[kind] = sent.get(kind, 0) + count
-        assert sent == {k: v for k, v in {"stage": payload, "weight": weight}.items() if v}
+        expected = {"stage": payload, "weight": weight, "control": control}
+        assert sent == {kind: count for kind, count in expected.items() if count}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

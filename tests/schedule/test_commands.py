@@ -92,6 +92,14 @@ def test_mistakes_are_named(argv, words):
         assert word in str(caught.value)
 
 
+def test_ways_of_a_rank_reduce_at_the_cost_that_is_given(capsys):
+    argv = ["schedule=gpipe", "stages=4", "micro_batches=4", "costs.ways=2", "format=json"]
+    plain, dear = (
+        json.loads(printed(capsys, simulate, *argv, *more))["makespan"] for more in ((), ("costs.reduce=50",))
+    )
+    assert dear == plain + 50  # the first stage's is the last to begin, with nothing left to hide it
+
+
 def test_systems_lists_every_family_preset_and_relation(capsys):
     found = {row["system"]: row for row in json.loads(printed(capsys, systems, "format=json"))}
     assert {*FAMILIES, "gnnpipe", "full_batch", "ampnet", "wpipe", "pipefisher"} <= set(found)
