@@ -15,7 +15,7 @@ from gnnpar.errors import Faults
 from gnnpar.graph.block import Block
 from gnnpar.graph.graph import Graph
 
-__all__ = ["NeighbourSampler", "check_counts"]
+__all__ = ["NeighbourSampler", "check_count", "check_counts"]
 
 
 class NeighbourSampler:
@@ -104,11 +104,18 @@ class NeighbourSampler:
 
 def check_counts(name: str, counts: object, *, all_allowed: bool = False) -> list[str]:
     """Faults of what should be a list of one count a layer."""
-    cure = "a positive number" + (", or -1 for all edges" if all_allowed else "")
     if not isinstance(counts, list | tuple) or not counts:
-        return [f"{name}: must be a list with {cure} for every layer, got {counts!r}"]
-    return [
-        f"{name}[{i}]: must be {cure}, got {count!r}"
-        for i, count in enumerate(counts)
-        if not is_whole(count) or not (count > 0 or (all_allowed and count == -1))
-    ]
+        return [f"{name}: must be a list with {_wanted(all_allowed)} for every layer, got {counts!r}"]
+    found = (check_count(f"{name}[{i}]", count, all_allowed=all_allowed) for i, count in enumerate(counts))
+    return [fault for faults in found for fault in faults]
+
+
+def check_count(name: str, count: object, *, all_allowed: bool = False) -> list[str]:
+    """The fault of what should be one count, if there is one."""
+    if is_whole(count) and (count > 0 or (all_allowed and count == -1)):  # type: ignore[operator]
+        return []
+    return [f"{name}: must be {_wanted(all_allowed)}, got {count!r}"]
+
+
+def _wanted(all_allowed: bool) -> str:
+    return "a positive number" + (", or -1 for all edges" if all_allowed else "")

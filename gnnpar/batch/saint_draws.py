@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnpar.batch.layerwise import Linear
-from gnnpar.batch.neighbour import check_counts
+from gnnpar.batch.neighbour import check_count
 from gnnpar.batch.sampled import BatchKey
 from gnnpar.batch.structure import Choice, uniform
 from gnnpar.errors import Faults, InputError
@@ -109,8 +109,7 @@ def walk_draws(graph: Graph, length: int, *, rounds: int = 50, seed: int = 0) ->
 
     _check_size(graph.num_nodes, "vertices")
     faults = Faults("GraphSAINT")
-    for name, value in (("length", length), ("rounds", rounds)):
-        faults.extend(fault.replace(f"{name}[0]", name) for fault in check_counts(name, [value]))
+    faults.extend([*check_count("length", length), *check_count("rounds", rounds)])
     faults.raise_if_any()
     indptr, indices, num_nodes = graph.indptr.numpy(), graph.indices.numpy(), graph.num_nodes
     visits, pairs = np.zeros(num_nodes, np.int64), np.zeros(graph.num_edges, np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnpar.batch.neighbour import check_counts
+from gnnpar.batch.neighbour import check_count
 from gnnpar.batch.sampled import Batch, BatchKey
 from gnnpar.batch.structure import Structure, check_index
 from gnnpar.errors import Faults
@@ -35,11 +35,7 @@ class ShadowSampler:
 
     def __init__(self, graph: Graph, depth: int, budget: int) -> None:
         faults = Faults("ShaDow sampling")
-        for name, value, unlimited in (("depth", depth, False), ("budget", budget, True)):
-            faults.extend(
-                fault.replace(f"{name}[0]", name)
-                for fault in check_counts(name, [value], all_allowed=unlimited)
-            )
+        faults.extend([*check_count("depth", depth), *check_count("budget", budget, all_allowed=True)])
         faults.raise_if_any()
         self.depth, self.budget = depth, budget
         self._structure = Structure(graph)
