@@ -53,11 +53,11 @@ class Mesh:
         """L, chunks of one slot: the fewest that every column can share out evenly."""
         return math.lcm(*self.ways)
 
-    def rank_of(self, column: int, way: int = 0) -> int:
+    def process_of(self, column: int, way: int = 0) -> int:
         """The process that is this way of this column."""
         return self._first[column] + way
 
-    def ranks_of(self, column: int) -> range:
+    def processes_of(self, column: int) -> range:
         """All processes of a column, by way."""
         return range(self._first[column], self._first[column + 1])
 
@@ -69,7 +69,7 @@ class Mesh:
     def owner(self, column: int, chunk: int) -> int:
         """The process of a column that runs the chunk of this index."""
         ways = self.ways[column]
-        return self.rank_of(column, chunk * ways // self.num_chunks if ways > 1 else 0)
+        return self.process_of(column, chunk * ways // self.num_chunks if ways > 1 else 0)
 
     @cached_property
     def _first(self) -> tuple[int, ...]:

@@ -141,7 +141,7 @@ class Halo:
             self._needed([c for c in slot if c.index // width == owner], reader, reads, what)
             for owner, reader in ((self.way, way), (way, self.way))
         ]
-        return Route(self.mesh.rank_of(self.column, way), *rows)
+        return Route(self.mesh.process_of(self.column, way), *rows)
 
     def _needed(self, chunks: Sequence[Chunk], reader: int, reads: Reads, what: What) -> Tensor:
         """Rows of `chunks`, all of one slot, that the way `reader` needs (or has gradients for)."""

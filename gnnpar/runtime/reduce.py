@@ -127,7 +127,7 @@ class Reduction:
 def holders(schedule: Schedule, mesh: Mesh, stage: int) -> Iterator[tuple[int, int]]:
     """(replica, process) of all who hold the parameters of a stage."""
     for replica in range(schedule.num_replicas):
-        for rank in mesh.ranks_of(schedule.rank_of(stage, replica)):
+        for rank in mesh.processes_of(schedule.rank_of(stage, replica)):
             yield replica, rank
 
 

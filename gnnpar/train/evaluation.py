@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
-from gnnpar.dist import Context, Mesh, Message, Transport
+from gnnpar.dist import Context, Mesh, Message
 from gnnpar.history import CutStore, Reads
 from gnnpar.model import Edge
 from gnnpar.runtime import OUT, Aggregation, Executor, Payload, Payloads, Slot, pull_scales
@@ -51,18 +51,17 @@ class Evaluator:
         schedule: Schedule,
         mesh: Mesh,
         executor: Executor,
-        transport: Transport,
         chunked: ChunkedGraph,
         context: Context,
         config: RunConfig,
     ) -> None:
         self.schedule = schedule
         self.executor = executor
-        self.transport = transport
+        self.transport = executor.transport
         self.chunked = chunked
         self.context = context
         self.metric = config.train.metric
-        self.ranks = [mesh.rank_of(schedule.rank_of(stage)) for stage in range(schedule.num_stages)]
+        self.ranks = [mesh.process_of(schedule.rank_of(stage)) for stage in range(schedule.num_stages)]
         dtype = getattr(torch, config.dtype)
         self.scales = {
             number: pull_scales([layer for _, layer in stage.layers], chunked.graph, dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Iterable
@@ -16,21 +15,20 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from gnnpar.batch import ChunkedGraph, slot_order
+from gnnpar.batch import ChunkedGraph
 from gnnpar.config.schema import RunConfig
-from gnnpar.dist import Context, Mesh, Transport
+from gnnpar.dist import Context, Mesh
 from gnnpar.errors import InputError, RunError
-from gnnpar.history import HistoryPolicy, ReadsPlanner
+from gnnpar.history import HistoryPolicy
 from gnnpar.model import Model
-from gnnpar.parallel import Halo
-from gnnpar.plan import plan_stages
-from gnnpar.runtime import Executor, HistoryExchange, Stage, build_stage, needs_two_copies
-from gnnpar.schedule import lower, owners, whole
+from gnnpar.runtime import Stage, needs_two_copies
+from gnnpar.schedule import lower, whole
 from gnnpar.trace import Recorder
+from gnnpar.train.assemble import build_executor, deal_layers
 from gnnpar.train.evaluation import Evaluator, Scores
+from gnnpar.train.feed import ChunkFeed
 from gnnpar.train.memory import release_freed_memory
 from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
-from gnnpar.train.order import build_schedule, runs_by_branch
 
 T = TypeVar("T", bound=Tensor)
 
@@ -70,6 +68,8 @@ class Trainer:
     def __init__(self, model: Model, chunked: ChunkedGraph, config: RunConfig, context: Context) -> None:
         self.config = config
         self.context = context
+        self.mesh = Mesh.of(config)
+        _check_size(self.mesh, context)
         dtype = getattr(torch, config.dtype)
         self.chunked = chunked.to(dtype, context.device)
         self.recorder = Recorder()
@@ -77,72 +77,17 @@ class Trainer:
         self.step_order: tuple[int, ...] = ()
         model.to(device=context.device, dtype=dtype)
         self.num_parameters = sum(p.numel() for p in model.parameters())
-        self.mesh = Mesh.of(config)
-        if context.world_size != self.mesh.size:
-            given = (
-                f"{context.world_size} processes, but parallel.stages and parallel.ways make {self.mesh.size}"
-            )
-            raise InputError("trainer", [f"{given}; start as many, or change these keys"])
-        by_branch, draft = runs_by_branch(config), build_schedule(config)
-        holders = zip(*draft.placement, strict=True)
-        ways = [min(self.mesh.ways[column] for column in of_stage) for of_stage in holders]
-        self.split = plan_stages(model, self.chunked, config, context, draft.num_stages, ways, by_branch)
-        self.schedule = build_schedule(config, model.stage_edges(self.split) if by_branch else None)
+        self._units, self._names = model.units(), model.layer_names()
+        self.split, self.schedule = deal_layers(model, self.chunked, config, context, self.mesh)
         release_freed_memory()
         self.policy = HistoryPolicy.of(config)
         copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
-        trained = self.chunked.isolated if config.batch.kind == "clusters" else self.chunked
-        # Replicas deal the chunks out among them; clusters have nothing to read of each other.
-        dealt = self.schedule.num_replicas > 1 and config.batch.kind == "chunks"
-        self.planner = ReadsPlanner(
-            trained,
-            self.policy,
-            copies,
-            model.chunk_dependent,
-            self.mesh.slot_size,
-            tuple(owners(self.schedule)) if dealt else (),
-        )
-        # Evaluation reads all edges, also where training leaves some out; else the blocks are the same.
-        self.whole_planner = (
-            self.planner
-            if trained is self.chunked
-            else ReadsPlanner(self.chunked, self.policy, 1, model.chunk_dependent)
-        )
+        self.feed = ChunkFeed(config, self.mesh, self.schedule, self.chunked, copies, model.chunk_dependent)
         self.column, self.way = self.mesh.place_of(context.rank)
-        transport = Transport(context, self.recorder)
-        halo = None
-        if self.mesh.ways[self.column] > 1 and config.batch.kind == "chunks":
-            halo = Halo(trained, self.mesh, self.column, self.way, transport)
-        # Replicas of a stage hold parameters of their own, which start equal and stay so.
-        models = [model, *(copy.deepcopy(model) for _ in range(1, self.schedule.num_replicas))]
-        bounds = [0, *accumulate(self.split)]
-        payloads = model.payloads(self.chunked.graph, self.split, self.schedule.stage_edges)
-        self._units, self._names = model.units(), model.layer_names()
-        stages = {
-            (replica, stage): build_stage(
-                models[replica],
-                trained,
-                range(bounds[stage], bounds[stage + 1]),
-                copies,
-                config,
-                context.device,
-                payloads,
-                stage,
-                halo,
-            )
-            for replica, stage in self.schedule.stages_on(self.column)
-        }
-        histories = None
-        if dealt and self.policy.mode != "drop":
-            cuts = model.cut_specs(self.chunked.graph)
-            histories = HistoryExchange(stages, cuts, transport, context.device)
-        self.executor = Executor(
-            context.rank, stages, transport, self.recorder, context.device, self.mesh, histories
-        )
-        self.evaluator = Evaluator(
-            self.schedule, self.mesh, self.executor, transport, self.chunked, context, config
-        )
-        self._updates = [self._update(models[replica], stage) for (replica, _), stage in stages.items()]
+        self.executor, models = build_executor(model, self.split, self.feed, context, self.recorder)
+        self.evaluator = Evaluator(self.schedule, self.mesh, self.executor, self.chunked, context, config)
+        held = self.executor.stages.items()
+        self._updates = [self._update(models[replica], stage) for (replica, _), stage in held]
         self._lowered = lower(self.schedule), lower(whole(self.schedule))
 
     def _update(self, model: Model, stage: Stage) -> _Update:
@@ -156,15 +101,7 @@ class Trainer:
     def train_step(self) -> StepResult:
         """All micro-batches, then one optimizer update. Raises `RunError` where the loss is not finite."""
         start = time.perf_counter()
-        config = self.config
-        self.step_order = slot_order(
-            config.batch.num_chunks,
-            self.mesh.slot_size,
-            config.seed,
-            self.step,
-            shuffle=config.batch.shuffle,
-        )
-        reads = self.planner.plan(self.step, self.step_order)
+        self.step_order, reads = self.feed.order(self.step), self.feed.reads(self.step)
         for update in self._updates:
             update.optimizer.zero_grad(set_to_none=True)
         loss = self.executor.run(self._lowered[reads.exact], reads, self.step)
@@ -210,7 +147,7 @@ class Trainer:
 
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
-        return self.evaluator.run(self.whole_planner.exact)
+        return self.evaluator.run(self.feed.whole)
 
     def _share_loss(self, loss: Tensor | None) -> float:
         value = torch.zeros(1, dtype=torch.float64, device=self.context.device)
@@ -230,11 +167,10 @@ class Trainer:
         """Scale gradients so that their norm over all stages, each once, is at most `train.grad_clip`."""
         if not self.config.train.grad_clip:
             return
-        replicas = [replica for replica, _ in self.executor.stages]
         square = torch.zeros(1, dtype=torch.float64, device=self.context.device)
-        for replica, update in zip(replicas, self._updates, strict=True):
-            for gradient in update.gradients() if replica == self.way == 0 else ():
-                square += gradient.double().square().sum()
+        for (replica, _), update in zip(self.executor.stages, self._updates, strict=True):
+            if replica == 0 and self.way == 0:  # all copies of a stage hold the same gradients
+                square += sum(gradient.double().square().sum() for gradient in update.gradients())
         self.context.all_reduce(square, "summing gradient norms")
         coefficient = clip_coefficient(float(square), self.config.train.grad_clip)
         for update in self._updates:
@@ -265,6 +201,12 @@ class _Update:
             layer.commit()
         if self.lr_schedule is not None:
             self.lr_schedule.step()
+
+
+def _check_size(mesh: Mesh, context: Context) -> None:
+    if context.world_size != mesh.size:
+        given = f"{context.world_size} processes, but parallel.stages and parallel.ways make {mesh.size}"
+        raise InputError("trainer", [f"{given}; start as many, or change these keys"])
 
 
 def _own(named: Iterable[tuple[str, T]], tensors: Iterable[Tensor]) -> list[tuple[str, T]]:

@@ -12,8 +12,8 @@ def test_processes_and_places_are_one_to_one(ways):
     assert mesh.size == sum(ways)
     places = [mesh.place_of(rank) for rank in range(mesh.size)]
     assert places == [(column, way) for column, count in enumerate(ways) for way in range(count)]
-    assert [mesh.rank_of(*place) for place in places] == list(range(mesh.size))
-    assert [rank for column in range(len(ways)) for rank in mesh.ranks_of(column)] == list(range(mesh.size))
+    assert [mesh.process_of(*place) for place in places] == list(range(mesh.size))
+    assert [rank for column in range(len(ways)) for rank in mesh.processes_of(column)] == list(range(mesh.size))
 
 
 @pytest.mark.parametrize(("ways", "size"), [((1, 1), 1), ((2, 1), 2), ((3, 2), 6), ((4, 2, 3), 12), ((5,), 5)])
@@ -28,7 +28,7 @@ def test_every_way_has_as_many_chunks_of_every_slot(ways, size, slots):
     for column, count in enumerate(ways):
         for slot in range(slots):
             owners = [mesh.owner(column, place * slots + slot) for place in range(size)]
-            assert owners == [rank for rank in mesh.ranks_of(column) for _ in range(size // count)]
+            assert owners == [rank for rank in mesh.processes_of(column) for _ in range(size // count)]
 
 
 def test_one_number_is_that_of_every_stage():

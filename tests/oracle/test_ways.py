@@ -175,7 +175,7 @@ def evaluate(context, case):
         trainer.train_step()
     state = {name: value.clone() for name, value in trainer.state().items()}
     ids = trainer.chunked.graph.node_ids
-    return trainer.evaluate(), trainer.evaluator.logits(trainer.whole_planner.exact), ids, state
+    return trainer.evaluate(), trainer.evaluator.logits(trainer.feed.whole), ids, state
 
 
 @pytest.mark.parametrize("case", [hybrid("gcnii", mode="snapshot"), hybrid("gat", ways=(2, 1))], ids=str)

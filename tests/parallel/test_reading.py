@@ -67,7 +67,10 @@ def test_both_ends_of_a_message_agree(ways, gamma, mode):
             for slot in reads.slots:
                 for what in kinds:
                     routes = [
-                        {route.peer - mesh.rank_of(column): route for route in halo.routes(slot, reads, what)}
+                        {
+                            route.peer - mesh.process_of(column): route
+                            for route in halo.routes(slot, reads, what)
+                        }
                         for halo in halos
                     ]
                     for way, of_way in enumerate(routes):

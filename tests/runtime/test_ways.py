@@ -154,7 +154,7 @@ def run_cases(context, cases, graphs):
                 for (_, stage), update in zip(trainer.executor.stages, trainer._updates, strict=True)
             ]
             steps.append(SimpleNamespace(loss=loss, held=held, bytes=trainer.recorder.bytes_by_kind()))
-        logits = trainer.evaluator.logits(trainer.whole_planner.exact)
+        logits = trainer.evaluator.logits(trainer.feed.whole)
         words = trainer.describe_stages()
         found[case] = SimpleNamespace(steps=steps, logits=logits, scores=trainer.evaluate(), words=words)
         context.barrier("before the next case")
@@ -210,7 +210,7 @@ def test_loss_gradients_and_parameters_are_those_of_serial_training(live, case):
 
 
 def holders(case, schedule, stage):
-    return [rank for row in schedule.placement for rank in case.mesh.ranks_of(row[stage])]
+    return [rank for row in schedule.placement for rank in case.mesh.processes_of(row[stage])]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -42,7 +42,7 @@ def run_families(context, configs, chunked):
     for config in configs:
         trainer = Trainer(make_model(config, chunked.graph), chunked, config, context)
         steps = record_steps(trainer, STEPS)
-        logits = trainer.evaluator.logits(trainer.whole_planner.exact)
+        logits = trainer.evaluator.logits(trainer.feed.whole)
         found[config.schedule.name] = steps, logits, trainer.evaluate()
         context.barrier("before the next family")
     return found

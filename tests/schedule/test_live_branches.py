@@ -149,7 +149,7 @@ def run_cases(context, cases):
         for _ in range(STEPS):
             loss = trainer.train_step().loss
             steps.append((loss, {name: g.clone() for name, g in trainer.gradients().items()}))
-        logits = trainer.evaluator.logits(trainer.whole_planner.exact)
+        logits = trainer.evaluator.logits(trainer.feed.whole)
         sent = {kind: int(count) for kind, count in trainer.recorder.bytes_by_kind().items()}
         found[case] = steps, logits, trainer.schedule, trainer.layers_per_stage, sent
         context.barrier("before the next case")

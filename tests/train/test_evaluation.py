@@ -17,7 +17,7 @@ from gnnpar.train.metrics import score
 
 def scores_and_logits(trainer):
     trainer.train_step()
-    return trainer.evaluate(), trainer.evaluator.logits(trainer.planner.exact)
+    return trainer.evaluate(), trainer.evaluator.logits(trainer.feed.whole)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -96,7 +96,7 @@ def test_logits_are_the_models_and_the_next_steps_do_not_see_the_evaluation(name
     for _ in range(3):
         plain.train_step()
         evaluated.train_step()
-        logits = evaluated.evaluator.logits(evaluated.whole_planner.exact)
+        logits = evaluated.evaluator.logits(evaluated.feed.whole)
         whole = make_model_of(evaluated)
         torch.testing.assert_close(logits, whole, rtol=1e-10, atol=1e-10)
     for name, value in plain.parameters().items():
@@ -126,7 +126,7 @@ def test_rows_that_a_branch_hands_on_outlast_the_buffer_they_lie_in():
     trainer = make_trainer(make_config({"name": "custom", "num_layers": 5}), graph=graph, model=model)
     for _ in range(2):
         trainer.train_step()
-        logits = trainer.evaluator.logits(trainer.whole_planner.exact)
+        logits = trainer.evaluator.logits(trainer.feed.whole)
         with torch.no_grad():
             wanted = model.eval()(trainer.chunked.graph)
         torch.testing.assert_close(logits, wanted, rtol=1e-10, atol=1e-10)

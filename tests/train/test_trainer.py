@@ -113,7 +113,7 @@ def test_evaluation_is_the_plain_forward_pass(layer, mode):
     model = plain_copy(trainer)
     with torch.no_grad():
         wanted = model(trainer.chunked.graph)
-    found = trainer.evaluator.logits(trainer.planner.exact)
+    found = trainer.evaluator.logits(trainer.feed.whole)
     torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-11)
 
 
@@ -138,7 +138,7 @@ def test_evaluating_between_steps_changes_none_of_them(layer, mode):
 def test_a_model_with_batch_normalisation_trains_and_evaluates():
     config = make_config({"name": "gcn", "norm": "batch", "dropout": 0.0}, chunks=4)
     trainer = make_trainer(config, graph=tiny_graph())
-    assert len(trainer.planner.exact.slots[0]) == 1
+    assert len(trainer.feed.whole.slots[0]) == 1
     for _ in range(5):
         assert math.isfinite(trainer.train_step().loss)
     buffers = [b for _, layer in trainer.executor.stages[0, 0].layers for b in layer.buffers() if b.dim()]

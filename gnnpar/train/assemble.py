@@ -1,0 +1,70 @@
+"""From a configuration to what one process runs: layers dealt to stages, and the executor of its stages."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from itertools import accumulate
+
+from gnnpar.batch import ChunkedGraph
+from gnnpar.config.schema import RunConfig
+from gnnpar.dist import Context, Mesh, Transport
+from gnnpar.model import Model
+from gnnpar.parallel import Halo
+from gnnpar.plan import plan_stages
+from gnnpar.runtime import Executor, HistoryExchange, build_stage
+from gnnpar.schedule import Schedule
+from gnnpar.trace import Recorder
+from gnnpar.train.feed import ChunkFeed
+from gnnpar.train.order import build_schedule, runs_by_branch
+
+__all__ = ["build_executor", "deal_layers"]
+
+
+def deal_layers(
+    model: Model, chunked: ChunkedGraph, config: RunConfig, context: Context, mesh: Mesh
+) -> tuple[tuple[int, ...], Schedule]:
+    """Layers of every stage (encoder and decoder count), and the schedule of a step."""
+    by_branch, draft = runs_by_branch(config), build_schedule(config)
+    holders = zip(*draft.placement, strict=True)
+    ways = [min(mesh.ways[column] for column in of_stage) for of_stage in holders]
+    split = plan_stages(model, chunked, config, context, draft.num_stages, ways, by_branch)
+    return split, build_schedule(config, model.stage_edges(split) if by_branch else None)
+
+
+def build_executor(
+    model: Model, split: Sequence[int], feed: ChunkFeed, context: Context, recorder: Recorder
+) -> tuple[Executor, list[Model]]:
+    """The executor of this process's stages, and the model of every replica.
+
+    Replicas of a stage hold parameters of their own, which start equal and stay so.
+    """
+    config, mesh, schedule = feed.config, feed.mesh, feed.schedule
+    column, way = mesh.place_of(context.rank)
+    transport = Transport(context, recorder)
+    halo = None
+    if mesh.ways[column] > 1 and config.batch.kind == "chunks":
+        halo = Halo(feed.trained, mesh, column, way, transport)
+    models = [model, *(copy.deepcopy(model) for _ in range(1, schedule.num_replicas))]
+    bounds = [0, *accumulate(split)]
+    graph = feed.chunked.graph
+    payloads = model.payloads(graph, split, schedule.stage_edges)
+    stages = {
+        (replica, stage): build_stage(
+            models[replica],
+            feed.trained,
+            range(bounds[stage], bounds[stage + 1]),
+            feed.copies,
+            config,
+            context.device,
+            payloads,
+            stage,
+            halo,
+        )
+        for replica, stage in schedule.stages_on(column)
+    }
+    histories = None
+    if feed.dealt and feed.policy.mode != "drop":
+        histories = HistoryExchange(stages, model.cut_specs(graph), transport, context.device)
+    executor = Executor(context.rank, stages, transport, recorder, context.device, mesh, histories)
+    return executor, models

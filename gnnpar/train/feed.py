@@ -1,0 +1,75 @@
+"""`Feed`: what every step of a run trains on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gnnpar.batch import ChunkedGraph, slot_order
+from gnnpar.config.schema import RunConfig
+from gnnpar.dist import Mesh
+from gnnpar.history import HistoryPolicy, Reads, ReadsPlanner
+from gnnpar.schedule import Schedule, owners
+
+__all__ = ["ChunkFeed"]
+
+
+@dataclass(frozen=True)
+class ChunkFeed:
+    """Chunks or clusters of one graph: all of them in every step, in an order drawn anew.
+
+    Attributes:
+        chunked: the whole graph, renumbered chunk by chunk.
+        copies: of every cut (see `ReadsPlanner`).
+        chunk_dependent: whether the model looks across the rows that run together.
+    """
+
+    config: RunConfig
+    mesh: Mesh
+    schedule: Schedule
+    chunked: ChunkedGraph
+    copies: int
+    chunk_dependent: bool
+
+    @cached_property
+    def policy(self) -> HistoryPolicy:
+        return HistoryPolicy.of(self.config)
+
+    def order(self, step: int) -> tuple[int, ...]:
+        """The chunks of a step, slot after slot."""
+        batch = self.config.batch
+        return slot_order(
+            batch.num_chunks, self.mesh.slot_size, self.config.seed, step, shuffle=batch.shuffle
+        )
+
+    def reads(self, step: int) -> Reads:
+        """Who reads what in a step."""
+        return self._planner.plan(step, self.order(step))
+
+    @property
+    def trained(self) -> ChunkedGraph:
+        """The graph that training sees: for clusters, without the edges between them."""
+        return self.chunked.isolated if self.config.batch.kind == "clusters" else self.chunked
+
+    @property
+    def dealt(self) -> bool:
+        """Whether replicas run different chunks of one graph; clusters have nothing to read of each other."""
+        return self.schedule.num_replicas > 1 and self.config.batch.kind == "chunks"
+
+    @cached_property
+    def whole(self) -> Reads:
+        """All chunks together over all edges: evaluation."""
+        if self.trained is self.chunked:  # the blocks are the same
+            return self._planner.exact
+        return ReadsPlanner(self.chunked, self.policy, 1, self.chunk_dependent).exact
+
+    @cached_property
+    def _planner(self) -> ReadsPlanner:
+        return ReadsPlanner(
+            self.trained,
+            self.policy,
+            self.copies,
+            self.chunk_dependent,
+            self.mesh.slot_size,
+            tuple(owners(self.schedule)) if self.dealt else (),
+        )
