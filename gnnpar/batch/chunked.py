@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,6 +71,20 @@ class ChunkedGraph:
     def whole(self) -> Chunk:
         """All rows as one chunk, for what must see them at once."""
         return Chunk(-1, 0, self.offsets[-1])
+
+    def num_labels(self, chunks: Iterable[Chunk]) -> int:
+        """Known labels of the training vertices in these chunks (multi-label: known entries)."""
+        before = self._labels_before
+        return int(sum(before[chunk.stop] - before[chunk.start] for chunk in chunks))
+
+    @cached_property
+    def _labels_before(self) -> Tensor:
+        """`[N + 1]` on the CPU."""
+        graph = self.graph
+        known = (~graph.y.isnan()).sum(1) if graph.multi_label else graph.y >= 0
+        before = torch.zeros(graph.num_nodes + 1, dtype=torch.int64)
+        torch.cumsum((known * graph.train_mask).cpu(), 0, out=before[1:])
+        return before
 
     @cached_property
     def isolated(self) -> ChunkedGraph:
@@ -145,13 +160,20 @@ def chunk_order(num_chunks: int, seed: int, step: int, way: int = 0, shuffle: bo
     return tuple(int(c) for c in stream.permutation(num_chunks))
 
 
-def slot_order(num_slots: int, slot_size: int, seed: int, step: int, shuffle: bool = True) -> tuple[int, ...]:
-    """The chunks of a step, slot after slot, where `slot_size` chunks run together.
+def slot_order(
+    num_slots: int, slot_size: int, seed: int, step: int, shuffle: bool = True, joined: int = 1
+) -> tuple[int, ...]:
+    """All chunks, slot after slot, where `slot_size` · `joined` chunks run together.
 
-    Place p of every slot is taken by one of the chunks p · num_slots to (p+1) · num_slots - 1, in an order of
-    their own: whoever has these places has the same rows in every step.
+    With n = num_slots · joined, places p · joined to (p+1) · joined - 1 of every slot are taken by some of
+    the chunks p · n to (p+1) · n - 1, in an order of their own: whoever has these places has the same rows in
+    every step.
     """
-    orders = [chunk_order(num_slots, seed, step, way, shuffle) for way in range(slot_size)]
+    count = num_slots * joined
+    orders = [chunk_order(count, seed, step, way, shuffle) for way in range(slot_size)]
     return tuple(
-        place * num_slots + chunk for row in zip(*orders, strict=True) for place, chunk in enumerate(row)
+        place * count + chunk
+        for first in range(0, count, joined)
+        for place, order in enumerate(orders)
+        for chunk in order[first : first + joined]
     )

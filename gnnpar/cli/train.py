@@ -81,7 +81,7 @@ def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         theory = _percent(summary["bubble_theory"])
         yield "bubble", f"{_percent(summary['bubble'])} measured, {theory} in theory"
     if summary["history_read_share"]:
-        age = f"mean {summary['history_age_mean']:.2f}, max {summary['history_age_max']} epochs"
+        age = f"mean {summary['history_age_mean']:.2f}, max {summary['history_age_max']} steps"
         yield "age of histories", f"{age}; {_percent(summary['history_read_share'])} of reads"
     yield "peak memory by rank", ", ".join(map(bytes_text, summary["peak_memory_bytes"]))
 

@@ -138,8 +138,19 @@ class BatchConfig(Section):
     out the edges between them (evaluation does not)."""
     num_chunks: PositiveInt = 1
     """Chunks (micro-batches) that the vertices are cut into; 1 is full-batch training."""
+    joined: PositiveInt = 1
+    """Chunks drawn to run together as one micro-batch: they read each other's current rows, and gradients
+    between them are exact. Divides `num_chunks`."""
+    steps_per_epoch: PositiveInt = 1
+    """Optimizer updates of an epoch, each over an equal share of its micro-batches; chunks outside the share
+    are read from history. Divides `num_chunks` / `joined`."""
     shuffle: bool = True
-    """Draw a new order of the chunks each step."""
+    """Draw a new order of the chunks each epoch."""
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one step."""
+        return self.num_chunks // (self.joined * self.steps_per_epoch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +182,15 @@ class HistoryConfig(Section):
     gamma: NonNegative = 1.0
     """Factor γ on gradients from chunks later in the step: 1 exact with histories held constant, 2 doubles
     them to compensate for the missing ones, 0 stops them."""
-    warmup_steps: PositiveInt = 1
-    """First steps that run as a single exact micro-batch, so that every history has been written."""
+    warmup_steps: NaturalInt = 1
+    """First steps that run as a single exact micro-batch, so that every history has been written; each is an
+    epoch. 0: a forward pass over the whole graph, without an update, writes them."""
+    refresh_every: PositiveInt | None = None
+    """Steps from one refresh of the histories to the next: an exact forward pass over the whole graph,
+    without an update; null: none."""
+    compensate: bool = False
+    """With several steps an epoch: chunks outside a step send it the gradients of the step that they last ran
+    in, instead of none (LMC)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +230,7 @@ class TrainConfig(Section):
     section: ClassVar[str] = "train"
 
     num_epochs: PositiveInt = 200
-    """Epochs; one epoch is one optimizer step over all labelled vertices."""
+    """Epochs; one epoch is one pass over all labelled vertices, in `batch.steps_per_epoch` steps."""
     lr: Positive = 0.01
     """Learning rate."""
     eval_every: PositiveInt = 5

@@ -42,7 +42,8 @@ def keep_edges(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The CSR of the edges whose column runs `not_after`, `not_before` or `together` with their row.
 
-    Order within a row is kept. Returns `(indptr, indices, weight)`. Cost: O(E).
+    Rows at a negative position have none. Order within a row is kept. Returns `(indptr, indices, weight)`.
+    Cost: O(E).
     """
     low, high = {"not_after": (True, False), "not_before": (False, True), "together": (False, False)}[
         relation
@@ -62,7 +63,7 @@ def keep_edges(
         )
         return kept_indptr, kept[:count], kept_weight[:count] if weight is not None else None
     row, column = _positions(indptr, indices, chunk_of, position)
-    mask = (column == row) | (low & (column < row)) | (high & (column > row))
+    mask = ((column == row) | (low & (column < row)) | (high & (column > row))) & (row >= 0)
     kept_before = indptr.new_zeros(mask.numel() + 1)
     torch.cumsum(mask, 0, out=kept_before[1:])
     return kept_before[indptr], indices[mask], weight[mask] if weight is not None else None
@@ -93,6 +94,8 @@ def _keep(indptr, indices, chunk_of, position, low, high, kept_indptr, kept, wei
     for row in range(indptr.size - 1):
         kept_indptr[row] = count
         here = position[chunk_of[row]]
+        if here < 0:
+            continue
         for edge in range(indptr[row], indptr[row + 1]):
             column = indices[edge]
             there = position[chunk_of[column]]

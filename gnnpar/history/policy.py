@@ -22,25 +22,55 @@ class HistoryPolicy:
         period: P, steps between snapshots.
         gamma: factor γ on gradients that come from micro-batches computed later in the step; 1 is the exact
             gradient with histories held constant, 2 GNNPipe's compensation, 0 stops them (GAS).
-        warmup_steps: w, steps run first as one exact slot.
+        warmup_steps: w, steps run first as one exact slot. Where there are none, a refresh comes first.
+        refresh_every: steps between refreshes, if there are any: exact forward passes that write histories.
+        compensate: chunks outside a step send it the gradients of the step that they last ran in (LMC).
+        steps_per_epoch: steps among which the chunks are dealt out.
     """
 
     mode: Mode
     period: int
     gamma: float
     warmup_steps: int
+    refresh_every: int | None = None
+    compensate: bool = False
+    steps_per_epoch: int = 1
 
     @classmethod
     def of(cls, config: RunConfig) -> HistoryPolicy:
         """That of the configuration; independent micro-batches have no history and need no warm-up."""
         if config.batch.kind == "clusters":
-            return cls("drop", 1, 0.0, 0)
+            return cls("drop", 1, 0.0, 0, steps_per_epoch=config.batch.steps_per_epoch)
         history = config.history
-        return cls(history.mode, history.period, history.gamma, history.warmup_steps)
+        return cls(
+            history.mode,
+            history.period,
+            history.gamma,
+            history.warmup_steps,
+            history.refresh_every,
+            history.compensate,
+            config.batch.steps_per_epoch,
+        )
 
     def is_exact(self, step: int) -> bool:
         """True for warm-up steps, which run all chunks as one slot."""
         return step < self.warmup_steps
+
+    def epoch(self, step: int) -> tuple[int, int, int]:
+        """Epoch, from 0, of a step; which of the epoch's steps it is; and how many these are (exact: 1)."""
+        if self.is_exact(step):
+            return step, 0, 1
+        since, parts = step - self.warmup_steps, self.steps_per_epoch
+        return self.warmup_steps + since // parts, since % parts, parts
+
+    def refreshes(self, step: int) -> bool:
+        """True where histories are written anew before the step."""
+        since = step - self.warmup_steps
+        if self.mode != "latest" or since < 0:
+            return False
+        if since == 0:
+            return self.warmup_steps == 0
+        return self.refresh_every is not None and since % self.refresh_every == 0
 
     def closes(self, step: int) -> bool:
         """True where a snapshot is taken at the end of the step: w - 1, w - 1 + P, …"""
@@ -58,7 +88,8 @@ class HistoryPolicy:
         return max(0, (step - self.warmup_steps) // self.period + 1)
 
     def age(self, step: int) -> int:
-        """Age in steps of what a historical read of this step returns; 0 where there are none."""
+        """Age in steps of what a historical read of this step returns, where every chunk runs in every step
+        and none is refreshed; 0 where there are no such reads."""
         if self.is_exact(step) or self.mode == "drop":
             return 0
         if self.mode == "latest":

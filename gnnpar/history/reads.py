@@ -45,13 +45,17 @@ class Reads:
 
     Attributes:
         slots: the chunks in the order in which they run; those of one slot run together.
-        position: `[C]` int32, the slot of every chunk, or the number of slots if another replica runs it.
+        position: `[C]` int32, the slot of every chunk, or the number of slots if it does not run in this
+            step, or another replica runs it.
         live, stale: offsets in the buffer of the copy being written, and of the one read as history.
-        age: steps since the histories read in this step were computed (0: none are read).
+        age: steps since the histories read in this step were computed, the mean over these reads (0: none are
+            read).
         history_share: share of all edge reads that are historical.
         kept: a later step will read rows of this one.
         streams: the replica that runs each slot.
         views: of each replica, where there are several.
+        age_max: of the oldest row read.
+        num_reads: edge reads of the step.
     """
 
     planner: ReadsPlanner
@@ -59,12 +63,14 @@ class Reads:
     position: Tensor
     live: int
     stale: int
-    age: int
+    age: float
     history_share: float
     kept: bool = False
     streams: tuple[int, ...] = ()
     replica: int = 0
     views: tuple[Reads, ...] = ()
+    age_max: int = 0
+    num_reads: int = 0
 
     def of(self, replica: int) -> Reads:
         """What the chunks of one replica read."""
@@ -75,9 +81,27 @@ class Reads:
         pairs = zip(self.slots, self.streams, strict=True)
         return tuple(chunk for slot, runs in pairs if runs == replica for chunk in slot)
 
-    @property
+    @cached_property
     def exact(self) -> bool:
-        return len(self.slots) == 1
+        """All chunks run together."""
+        return sum(chunk.num_rows for chunk in self.slots[0]) == self.planner.chunked.graph.num_nodes
+
+    @cached_property
+    def labelled(self) -> int:
+        """Training labels of the step: what its loss is the mean over."""
+        return self.planner.chunked.num_labels(chunk for slot in self.slots for chunk in slot)
+
+    @cached_property
+    def normaliser(self) -> float:
+        """What the step's summed loss is divided by: its labels, or 1 where it has none.
+
+        With compensation, gradients of several steps add up, so all of them divide by the mean number of
+        labels of a step.
+        """
+        chunked, policy = self.planner.chunked, self.planner.policy
+        if policy.compensate:
+            return (chunked.num_labels((chunked.whole,)) or 1) / policy.steps_per_epoch
+        return self.labelled or 1
 
     @cached_property
     def forward_edges(self) -> Edges:
@@ -107,9 +131,10 @@ class Reads:
         if self.exact:
             return Edges(indptr, indices, weight)
         relation = "together" if self.planner.policy.gamma == 0.0 else "not_before"
-        foreign = self.position == len(self.slots)
-        order = (self.planner.chunked.chunk_of, self.position.masked_fill(foreign, -1))
-        return Edges(*keep_edges(indptr, indices, *order, relation, weight))
+        position = self.position
+        if not self.planner.policy.compensate:
+            position = position.masked_fill(position == len(self.slots), -1)
+        return Edges(*keep_edges(indptr, indices, self.planner.chunked.chunk_of, position, relation, weight))
 
     @property
     def carried_factor(self) -> float:
@@ -165,6 +190,9 @@ class ReadsPlanner:
         streams: the replica that runs each slot, where chunks are dealt to several.
         chunk_dependent: the model looks at all rows of a slot at once, so an exact slot must be one chunk.
             Else it runs chunk by chunk between two aggregations, which is easier on caches and memory.
+
+    Attributes:
+        ran_in: `[C]`, the step whose parameters each chunk's latest rows were computed with.
     """
 
     def __init__(
@@ -182,6 +210,7 @@ class ReadsPlanner:
         self.chunked = chunked
         self.policy = policy
         self.copies = copies
+        self.ran_in = torch.zeros(chunked.num_chunks, dtype=torch.int64)
         self._blocks: dict[Chunk, tuple[Block, Tensor]] = {}
         self._scratch: dict[int, Tensor] = {}
 
@@ -201,37 +230,53 @@ class ReadsPlanner:
         return self._scratch[replica]
 
     def plan(self, step: int, order: tuple[int, ...]) -> Reads:
-        """`order`: the chunks as they run, slot after slot, unless the step is an exact one."""
+        """What a step reads; asked for step after step.
+
+        Args:
+            order: the chunks that the step runs, slot after slot (an exact step runs all of them together).
+        """
         chunks, width = self.chunked.chunks, self.slot_size
-        exact = self.policy.is_exact(step) or len(chunks) == 1
+        exact = self.policy.is_exact(step) or len(chunks) <= width
         slots = (
             (self.together,)
             if exact
             else tuple(tuple(chunks[c] for c in order[at : at + width]) for at in range(0, len(order), width))
         )
-        position = torch.zeros(len(chunks), dtype=torch.int32)
+        position = torch.full((len(chunks),), 0 if exact else len(slots), dtype=torch.int32)
         if not exact:
             position[list(order)] = torch.arange(len(order), dtype=torch.int32) // width
         streams = (0,) * len(slots) if exact or not self.streams else self.streams
-        runs = torch.tensor(streams)[position.long()]
+        runs = torch.tensor((*streams, -1))[position.long()]
         late = (position[None, :] > position[:, None]) | (runs[None, :] != runs[:, None])
-        share = 0.0 if exact or self.policy.mode == "drop" else self._share(late)
+        late &= (runs >= 0)[:, None]
+        num_reads = int(self._pair_counts[runs >= 0].sum())
+        share = 0.0 if exact or self.policy.mode == "drop" else self._share(late, num_reads)
+        age, age_max = self._ages(step, late) if share else (0.0, 0)
+        self.ran_in[runs >= 0] = step
         device = self.chunked.chunk_of.device
         whole = Reads(
             self,
             slots,
             position.to(device),
             *self._offsets(step),
-            age=self.policy.age(step) if share else 0,
+            age=age,
             history_share=share,
             kept=self.policy.keeps(step),
             streams=streams,
+            age_max=age_max,
+            num_reads=num_reads,
         )
         if not any(streams):
             return whole
         places = [position.masked_fill(runs != one, len(slots)) for one in range(max(streams) + 1)]
         views = (replace(whole, position=at.to(device), replica=one) for one, at in enumerate(places))
         return replace(whole, views=tuple(views))
+
+    def refresh(self, step: int) -> Reads:
+        """All chunks as one slot, over the copies that `step` is about to read as history."""
+        self.ran_in.fill_(step)
+        _, stale = self._offsets(step)
+        return replace(self.exact, live=stale, stale=stale, kept=True, streams=(0,))
 
     @cached_property
     def exact(self) -> Reads:
@@ -253,8 +298,15 @@ class ReadsPlanner:
         swaps = self.policy.num_snapshots_before(step) if self.policy.mode == "snapshot" else step
         return (rows, 0) if swaps % 2 else (0, rows)
 
-    def _share(self, late: Tensor) -> float:
-        return float(self._pair_counts[late].sum()) / max(1, self.chunked.graph.num_edges)
+    def _share(self, late: Tensor, num_reads: int) -> float:
+        return float(self._pair_counts[late].sum()) / max(1, num_reads)
+
+    def _ages(self, step: int, late: Tensor) -> tuple[float, int]:
+        """Mean over the reads of rows that are `late`, and the largest."""
+        if self.policy.mode == "snapshot":
+            return float(self.policy.age(step)), self.policy.age(step)
+        ages, reads = step - self.ran_in, (self._pair_counts * late).sum(0)
+        return int((ages * reads).sum()) / int(reads.sum()), int(ages[reads > 0].max())
 
     @cached_property
     def _pair_counts(self) -> Tensor:

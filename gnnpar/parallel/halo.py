@@ -52,6 +52,8 @@ class Halo:
     * **cut gradient** (backward of all other operators, by columns): what a way has added up for columns that
       another one owns, when their chunk's turn has come.
 
+    Compensation keeps D of a step for later ones, so all rows of D that others ever read are sent.
+
     Bytes, of kind `halo`: each row counted once a layer for each way that needs it, times K elements. With
     one chunk a way these are the mirrors R of a vertex cut, and 2 · L · R · K elements a step.
 
@@ -178,11 +180,15 @@ class Halo:
 
 def _wanted(there: Tensor, here: Tensor, reads: Reads, what: What) -> Tensor:
     """Which readers at positions `there` need rows of a chunk at position `here`."""
+    policy = reads.planner.policy
+    runs = there < len(reads.slots)
     if what == "cut":
-        return torch.ones_like(there, dtype=torch.bool) if reads.kept else there >= here
-    if reads.planner.policy.gamma == 0.0 and not reads.exact:
+        return torch.ones_like(runs) if reads.kept else runs & (there >= here)
+    if policy.compensate:  # of chunks outside the step, and for their sake
+        return torch.ones_like(runs) if what == "aggregation gradient" else there >= here
+    if policy.gamma == 0.0 and not reads.exact:
         return there == here
-    return there <= here if what == "aggregation gradient" else there >= here
+    return there <= here if what == "aggregation gradient" else runs & (there >= here)
 
 
 def _number(slot: Sequence[Chunk], reads: Reads) -> int:

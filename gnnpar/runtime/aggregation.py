@@ -74,11 +74,15 @@ class PullAggregation:
 
     Args:
         scales: r, c `[N]`, edge weights and self-loop flag of the layer's operator on this graph.
+        compensates: D outlives the step: later ones read it for chunks that they do not run.
     """
 
-    def __init__(self, cut: CutStore, scales: PullScales, z: Tensor | None = None) -> None:
+    def __init__(
+        self, cut: CutStore, scales: PullScales, z: Tensor | None = None, compensates: bool = False
+    ) -> None:
         self.cut = cut
         self.scales = scales
+        self.compensates = compensates
         self._z = z
         self._leaves: dict[Chunk, Tensor] = {}
         self._arrived: list[Tensor] = []
@@ -88,13 +92,17 @@ class PullAggregation:
         """`[N, K]`: Z where a chunk has run forward, then r ⊙ D where it has run backward."""
         if self._z is None:
             self._z = self.cut.new_copy()
+            if self.compensates:
+                self._z.zero_()
         return self._z
 
     @property
     def idle(self) -> Tensor | None:
-        return self._z
+        return None if self.compensates else self._z
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PullAggregation:
+        if self.compensates:
+            return _ForwardPull(cut, scales or self.scales)
         return PullAggregation(cut, scales or self.scales, self._z)
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
@@ -198,18 +206,38 @@ class PullAggregation:
         return self.z[chunk.start : chunk.stop]
 
 
+class _ForwardPull(PullAggregation):
+    """Holds the Z of one chunk at a time: for forward passes without a backward pass."""
+
+    def _rows(self, chunk: Chunk) -> Tensor:
+        if self._z is None or self._z.shape[0] < chunk.num_rows:
+            self._z = self.cut.buffer.new_empty(chunk.num_rows, self.cut.buffer.shape[1])
+        return self._z[: chunk.num_rows]
+
+
 class PushAggregation:
     """Any other operator: the chunk's columns enter as a leaf; their gradients are added up column by column.
 
     Per-edge tensors exist for one chunk at a time where the stage recomputes, else for all chunks in flight.
     Memory: (copies + 1) · N · K.
+
+    Args:
+        remembers: recomputation needs what a chunk read, and the cut will not hold it any more.
+        compensates: gradients for columns of chunks outside the step are kept until these run.
     """
 
-    def __init__(self, cut: CutStore, layer: Layer) -> None:
+    def __init__(
+        self, cut: CutStore, layer: Layer, remembers: bool = False, compensates: bool = False
+    ) -> None:
         self.cut = cut
         self.layer = layer
+        self.remembers = remembers
+        self.compensates = compensates
         self._gradient: Tensor | None = None
         self._leaves: dict[Chunk, Tensor] = {}
+        self._seen: dict[Chunk, Tensor] = {}
+        self._sent: dict[Chunk, tuple[Tensor, Tensor]] = {}
+        self._received: Reads | None = None
 
     @property
     def gradient(self) -> Tensor:
@@ -233,15 +261,21 @@ class PushAggregation:
 
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         columns = reads.columns(chunk)
-        leaf = self.cut.shaped(self.cut.buffer[columns.buffer_rows]).requires_grad_(torch.is_grad_enabled())
-        if leaf.requires_grad:
-            self._leaves[chunk] = leaf
+        read = self._seen.pop(chunk, None)
+        leaf = self.cut.shaped(self.cut.buffer[columns.buffer_rows]) if read is None else read
+        if torch.is_grad_enabled():
+            self._leaves[chunk] = leaf.requires_grad_()
+        elif self.remembers:
+            self._seen[chunk] = leaf
         return self.layer.aggregate(leaf, columns.block, rows)
 
     def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         return self.forward(chunk, rows, reads)
 
     def push_back(self, chunk: Chunk, reads: Reads) -> None:
+        if self.compensates and self._received is not reads:
+            self._received = reads
+            self._add_sent(reads)
         gradient = self._leaves.pop(chunk).grad
         if gradient is None:
             return
@@ -249,6 +283,17 @@ class PushAggregation:
         # A chunk's columns are distinct: each row is added to once, so only the order of chunks matters.
         weighted = gradient.flatten(1) * columns.gradient_factor.to(gradient.dtype)[:, None]
         self.gradient.index_add_(0, columns.vertices, weighted)
+        if self.compensates:
+            others = slice(chunk.num_rows, None)
+            self._sent[chunk] = columns.vertices[others], gradient.flatten(1)[others]
+
+    def _add_sent(self, reads: Reads) -> None:
+        """What chunks outside the step left for those of the step."""
+        runs = reads.position < len(reads.slots)
+        for chunk, (vertices, gradient) in self._sent.items():
+            if not runs[chunk.index]:
+                wanted = runs[reads.planner.chunked.chunk_of[vertices].long()]
+                self.gradient.index_add_(0, vertices[wanted], gradient[wanted])
 
     def share_back(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
         halo.collect(self.gradient, slot, reads, layer, "cut gradient")

@@ -24,9 +24,11 @@ __all__ = ["build_stage", "needs_two_copies", "pull_scales"]
 
 def needs_two_copies(model: Model, policy: HistoryPolicy, recompute: bool) -> bool:
     """True where one buffer a layer cannot hold what is read: a snapshot beside the live rows, or (to run an
-    operator on single edges again) rows that the step has overwritten since."""
+    operator on single edges again) rows that the step has overwritten since. A step of some chunks does not
+    write a whole copy; there the operator remembers what it read."""
     push = any(isinstance(layer.operator, Push) for layer in model.all_layers())
-    return policy.mode == "snapshot" or (policy.mode == "latest" and push and recompute)
+    overwritten = policy.mode == "latest" and policy.steps_per_epoch == 1
+    return policy.mode == "snapshot" or (overwritten and push and recompute)
 
 
 def pull_scales(layers: Sequence[Layer], graph: Graph, dtype: torch.dtype) -> list[PullScales | None]:
@@ -71,9 +73,14 @@ def build_stage(
     graph_layers = [layer for layer in own if layer.operator is not None]
     of_operators = pull_scales(own, chunked.graph, getattr(torch, config.dtype))
     aggregations: list[Aggregation] = []
+    policy = HistoryPolicy.of(config)
     for layer, found in zip(graph_layers, of_operators, strict=True):
         cut = CutStore(chunked.graph.num_nodes, copies)
-        aggregations.append(PushAggregation(cut, layer) if found is None else PullAggregation(cut, found))
+        if found is not None:
+            aggregations.append(PullAggregation(cut, found, compensates=policy.compensate))
+            continue
+        remembers = config.memory.recompute and policy.mode == "latest" and policy.steps_per_epoch > 1
+        aggregations.append(PushAggregation(cut, layer, remembers, policy.compensate))
     return Stage(
         list(zip(indices, own, strict=True)),
         aggregations,

@@ -45,6 +45,7 @@ class _Step:
     reads: Reads
     number: int
     splits: bool
+    refreshes: bool
     payloads: dict[_Crossing, dict[Chunk, Payload]] = field(default_factory=dict)
     posted: dict[Action, dict[Chunk, Message]] = field(default_factory=dict)
     sends: list[Message] = field(default_factory=list)
@@ -84,13 +85,15 @@ class Executor:
     def run(self, schedule: Schedule, reads: Reads, step: int) -> Tensor | None:
         """Run one step up to its updates; returns this rank's share of the loss, where it holds a last stage.
 
-        When it returns, gradients are complete: reduced over all who hold a stage, and none left to do.
+        When it returns, gradients are complete: reduced over all who hold a stage, and none left to do. A
+        schedule without backwards refreshes the histories, and there is neither loss nor gradient.
         """
         mesh = self.mesh or Mesh((1,) * schedule.num_ranks, 1)
         column, _ = mesh.place_of(self.rank)
         program = [action for item in schedule.ranks[column] for action in item.parts]
         splits = any(action.kind is Kind.I for action in program)
-        state = _Step(schedule, mesh, column, reads, step, splits)
+        refreshes = not any(action.kind in (Kind.B, Kind.I) for action in program)
+        state = _Step(schedule, mesh, column, reads, step, splits, refreshes)
         waiting = deque(action for action in program if action.kind in _RECEIVES)
         ahead = _POSTED_AHEAD if self.transport.matches_by_tag else 0
         for action in program:
@@ -141,10 +144,13 @@ class Executor:
         stage, slot = self._stage(action), self._own(batch, state)
         payloads = self._arrived(action, Kind.F, batch, stage.receives, state)
         reads = state.reads.of(action.replica)
-        out = stage.forward(slot, payloads, reads, state.number, split=state.splits)
-        if stage.targets is not None:
-            loss = stage.loss(slot)
-            state.loss = loss if state.loss is None else state.loss + loss
+        if state.refreshes:
+            out = stage.refresh(slot, payloads, reads, state.number)
+        else:
+            out = stage.forward(slot, payloads, reads, state.number, split=state.splits)
+            if stage.targets is not None:
+                loss = stage.loss(slot)
+                state.loss = loss if state.loss is None else state.loss + loss
         self._hand_over(action, Kind.F, batch, out, state)
 
     def _backward(self, action: Action, batch: int, state: _Step) -> None:

@@ -188,17 +188,38 @@ class Stage:
         Args:
             aggregations: like the stage's own, over cuts that may be overwritten.
         """
+        return self._only_forward(slot, payloads, reads, aggregations, None)
+
+    def refresh(self, slot: Slot, payloads: Payloads, reads: Reads, step: int) -> Payloads:
+        """Forward pass of all chunks that writes the stage's own cuts, with the dropout masks of `step`, and
+        keeps nothing else; running statistics pass over it. Returns as `forward`."""
+        aggregations = [one.over(one.cut, None) for one in self.aggregations]
+        out = self._only_forward(slot, payloads, reads, aggregations, step)
+        return {target: payload for target, payload in out.items() if target != OUT}
+
+    def _only_forward(
+        self,
+        slot: Slot,
+        payloads: Payloads,
+        reads: Reads,
+        aggregations: Sequence[Aggregation],
+        step: int | None,
+    ) -> Payloads:
+        """`step`: whose dropout is applied; None: none, and no other way takes part."""
+        training = step is not None
         with torch.no_grad():
             states = {chunk: self._enter(chunk, payloads, leaf=False) for chunk in slot}
             for number, segment in enumerate(self.segments):
                 for chunk in slot:
-                    rows_of = self._rows_of(chunk, step=0, training=False)
+                    rows_of = self._rows_of(chunk, step or 0, training, recomputing=training)
                     z = None
                     if number > 0:
                         z = aggregations[number - 1].forward(chunk, rows_of(segment.index_behind), reads)
                     cut, states[chunk] = segment.run(z, states[chunk], rows_of)
                     if cut is not None:
                         aggregations[number].write(chunk, cut, reads)
+                if training and self.halo is not None and number < len(aggregations):
+                    aggregations[number].share(slot, reads, self.halo, self._ahead(number))
             if not self.sends:
                 return {OUT: {chunk: [_present(states[chunk].h)] for chunk in slot}}
             return {

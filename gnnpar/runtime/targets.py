@@ -29,7 +29,8 @@ class Targets:
     """The training labels, chunk by chunk.
 
     The loss of a step is Σ over its labelled vertices ÷ their number (multi-label: labelled entries, missing
-    ones excluded), whatever the chunks: never a mean of means. A chunk without a label contributes zero.
+    ones excluded), whatever the chunks: never a mean of means. A chunk without a label contributes zero, and
+    so does a step (see `Reads.normaliser`).
     """
 
     def __init__(self, chunked: ChunkedGraph, device: torch.device) -> None:
@@ -37,8 +38,6 @@ class Targets:
         known = ~graph.y.isnan().all(1) if graph.multi_label else graph.y >= 0
         self.labelled = (graph.train_mask & known).to(device)
         self.y = graph.y.to(device)
-        chosen = self.y[self.labelled]
-        self.count = int((~chosen.isnan()).sum()) if graph.multi_label else chosen.shape[0]
         self._rows: dict[Chunk, Tensor] = {}
 
     def rows(self, chunk: Chunk) -> Tensor:
@@ -47,6 +46,6 @@ class Targets:
             self._rows[chunk] = self.labelled[chunk.start : chunk.stop].nonzero().squeeze(1)
         return self._rows[chunk]
 
-    def loss(self, logits: Tensor, chunk: Chunk) -> Tensor:
+    def loss(self, logits: Tensor, chunk: Chunk, normaliser: float) -> Tensor:
         """The chunk's share of the step's loss, given the logits `[rows(chunk), num_classes]`."""
-        return summed_loss(logits, self.y[chunk.start + self.rows(chunk)]) / self.count
+        return summed_loss(logits, self.y[chunk.start + self.rows(chunk)]) / normaliser

@@ -10,11 +10,14 @@ from gnnpar.schedule.schedule import Schedule
 __all__ = ["whole"]
 
 
-def whole(like: Schedule) -> Schedule:
+def whole(like: Schedule, backward: bool = True) -> Schedule:
     """One micro-batch through the stages of `like`, forward then backward: what an exact step runs.
 
     Stages stay on their ranks. Of several replicas the first one runs it; the others take part in the
     reductions, which `like` asks for, and so make the same update.
+
+    Args:
+        backward: False: forward only, what a refresh runs; nothing is updated.
     """
     wanted = reduced(like)
     ranks: list[Program] = []
@@ -22,6 +25,9 @@ def whole(like: Schedule) -> Schedule:
         held = like.stages_on(rank)
         first = [stage for replica, stage in held if replica == 0]
         program: list[Item] = [Action(Kind.F, stage, (0,)) for stage in first]
+        if not backward:
+            ranks.append(Program(program))
+            continue
         program += [Action(Kind.B, stage, (0,)) for stage in reversed(first)]
         reducing = sorted((one for one in held if one in wanted), key=lambda one: (-one[1], one[0]))
         program += [Action(Kind.REDUCE, stage, (), replica) for replica, stage in reducing]

@@ -16,7 +16,8 @@ __all__ = ["ChunkFeed"]
 
 @dataclass(frozen=True)
 class ChunkFeed:
-    """Chunks or clusters of one graph: all of them in every step, in an order drawn anew.
+    """Chunks or clusters of one graph: all of them in every epoch, in an order drawn anew, in equal shares a
+    step.
 
     Attributes:
         chunked: the whole graph, renumbered chunk by chunk.
@@ -37,14 +38,29 @@ class ChunkFeed:
 
     def order(self, step: int) -> tuple[int, ...]:
         """The chunks of a step, slot after slot."""
-        batch = self.config.batch
-        return slot_order(
-            batch.num_chunks, self.mesh.slot_size, self.config.seed, step, shuffle=batch.shuffle
+        batch, (epoch, part, parts) = self.config.batch, self.policy.epoch(step)
+        slots = batch.num_chunks // batch.joined
+        order = slot_order(
+            slots, self.mesh.slot_size, self.config.seed, epoch, shuffle=batch.shuffle, joined=batch.joined
         )
+        size = len(order) // parts
+        return order[part * size : (part + 1) * size]
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether all chunks have run when this step has."""
+        _, part, parts = self.policy.epoch(step)
+        return part == parts - 1
 
     def reads(self, step: int) -> Reads:
-        """Who reads what in a step."""
+        """Who reads what in a step; asked for step after step."""
         return self._planner.plan(step, self.order(step))
+
+    def refresh(self, step: int) -> Reads | None:
+        """Who reads what in the refresh that comes before a step, if one does."""
+        always_exact = self.policy.steps_per_epoch == 1 and self.config.batch.micro_batches == 1
+        if always_exact or not self.policy.refreshes(step):
+            return None
+        return self._planner.refresh(step)
 
     @property
     def trained(self) -> ChunkedGraph:
@@ -70,6 +86,6 @@ class ChunkFeed:
             self.policy,
             self.copies,
             self.chunk_dependent,
-            self.mesh.slot_size,
+            self.mesh.slot_size * self.config.batch.joined,
             tuple(owners(self.schedule)) if self.dealt else (),
         )

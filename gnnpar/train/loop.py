@@ -44,6 +44,7 @@ class Epoch:
             "train_loss": self.step.loss,
             "epoch_time_s": self.step.seconds,
             "history_age": self.step.history_age,
+            "history_age_max": self.step.history_age_max,
             "history_read_share": self.step.history_share,
         }
         if self.scores is not None:
@@ -91,11 +92,11 @@ class _Tally:
             self.chunked_steps += 1
             self.reads += result.history_share
             self.age_reads += result.history_share * result.history_age
-            self.age_max = max(self.age_max, result.history_age)
+            self.age_max = max(self.age_max, result.history_age_max)
 
 
 def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], None]) -> Outcome:
-    """Train for `train.num_epochs` epochs of one step each; `on_epoch` is called after every one.
+    """Train for `train.num_epochs` epochs; `on_epoch` is called after every one.
 
     Evaluates every `train.eval_every` epochs and after the last; keeps the parameters of the best
     validation score (`train.select`). Raises `RunError` where the loss is not finite or a peer is lost.
@@ -107,7 +108,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
     start = time.perf_counter()
     for number in range(1, config.train.num_epochs + 1):
         trainer.recorder.reset()
-        result = trainer.train_step()
+        result = trainer.train_epoch()
         tally.add(result, trainer)
         scores = None
         if number % config.train.eval_every == 0 or number == config.train.num_epochs:

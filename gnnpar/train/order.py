@@ -30,8 +30,9 @@ def runs_by_branch(config: RunConfig) -> bool:
 
 
 def build_schedule(config: RunConfig, edges: Sequence[tuple[int, int]] | None = None) -> Schedule:
-    """The schedule of one step over `batch.num_chunks` micro-batches and `parallel.stages` ranks. Stages are
-    reduced where several ways share a rank.
+    """The schedule of one step over its micro-batches and `parallel.stages` ranks. Stages are reduced where
+    several ways share a rank. There are `batch.num_chunks` micro-batches, or as many as `batch.joined` and
+    `batch.steps_per_epoch` leave.
 
     Args:
         edges: between stages, for a family that runs a graph of them; default: a chain.
@@ -48,9 +49,17 @@ def build_schedule(config: RunConfig, edges: Sequence[tuple[int, int]] | None = 
     if runs_by_branch(config):
         options["edges"] = tuple(pairwise(range(config.parallel.stages))) if edges is None else edges
     try:
-        schedule = FAMILIES[name](config.parallel.stages, config.batch.num_chunks, **options)
+        schedule = FAMILIES[name](config.parallel.stages, config.batch.micro_batches, **options)
     except InputError as error:
-        raise _refused(*(f"{_in_config(fault)} (schedule.name={name})" for fault in error.faults)) from None
+        which = f"schedule.name={name}"
+        if config.batch.micro_batches != config.batch.num_chunks:
+            which += (
+                f", {config.batch.micro_batches} micro-batches of batch.num_chunks={config.batch.num_chunks}"
+            )
+            which += (
+                f", batch.joined={config.batch.joined}, batch.steps_per_epoch={config.batch.steps_per_epoch}"
+            )
+        raise _refused(*(f"{_in_config(fault)} ({which})" for fault in error.faults)) from None
     ways = Mesh.of(config).ways
     if schedule.num_replicas > 1 and max(ways) > 1 and config.batch.kind == "chunks":
         raise _refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TypeVar
@@ -37,19 +37,43 @@ __all__ = ["StepResult", "Trainer"]
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One optimizer update.
+    """One optimizer update, or all those of an epoch.
 
     Attributes:
-        loss: of the step, the same on all ranks.
-        history_age: age in steps of the histories read, 0 where none were.
+        loss: per training label, the same on all ranks.
+        history_age: age in steps of the histories read, the mean over these reads; 0 where there were none.
         history_share: share of edge reads that were historical.
-        seconds: wall time of the step on this rank.
+        seconds: wall time on this rank.
+        history_age_max: age of the oldest row read.
+        num_labels: that the loss is the mean over.
+        num_reads: edge reads.
     """
 
     loss: float
-    history_age: int
+    history_age: float
     history_share: float
     seconds: float
+    history_age_max: int = 0
+    num_labels: float = 1
+    num_reads: int = 1
+
+    @classmethod
+    def of_epoch(cls, steps: Sequence[StepResult]) -> StepResult:
+        """All steps of an epoch as one; a single one is returned as it is."""
+        if len(steps) == 1:
+            return steps[0]
+        labels, reads = sum(one.num_labels for one in steps), sum(one.num_reads for one in steps)
+        late = [one.num_reads * one.history_share for one in steps]
+        ages = sum(one.history_age * count for one, count in zip(steps, late, strict=True))
+        return cls(
+            sum(one.loss * one.num_labels for one in steps) / (labels or 1),
+            ages / (sum(late) or 1),
+            sum(late) / (reads or 1),
+            sum(one.seconds for one in steps),
+            max(one.history_age_max for one in steps),
+            labels,
+            reads,
+        )
 
 
 class Trainer:
@@ -89,6 +113,7 @@ class Trainer:
         held = self.executor.stages.items()
         self._updates = [self._update(models[replica], stage) for (replica, _), stage in held]
         self._lowered = lower(self.schedule), lower(whole(self.schedule))
+        self._refresh = lower(whole(self.schedule, backward=False))
 
     def _update(self, model: Model, stage: Stage) -> _Update:
         named = {name: p for name, p in _own(model.named_parameters(), stage.parameters()) if p.requires_grad}
@@ -98,9 +123,20 @@ class Trainer:
         optimizer = build_optimizer(named, self.config.optimizer, self.config.train)
         return _Update(stage, named, state, optimizer, build_lr_schedule(optimizer, self.config.train))
 
+    def train_epoch(self) -> StepResult:
+        """The steps of one epoch, in which every chunk runs once. Raises as `train_step`."""
+        steps = [self.train_step()]
+        while not self.feed.ends_epoch(self.step - 1):
+            steps.append(self.train_step())
+        return StepResult.of_epoch(steps)
+
     def train_step(self) -> StepResult:
-        """All micro-batches, then one optimizer update. Raises `RunError` where the loss is not finite."""
+        """All micro-batches of a step, after a refresh of the histories where one is due; then one optimizer
+        update. Raises `RunError` where the loss is not finite."""
         start = time.perf_counter()
+        refresh = self.feed.refresh(self.step)
+        if refresh is not None:
+            self.executor.run(self._refresh, refresh, self.step)
         self.step_order, reads = self.feed.order(self.step), self.feed.reads(self.step)
         for update in self._updates:
             update.optimizer.zero_grad(set_to_none=True)
@@ -109,9 +145,17 @@ class Trainer:
         with self.recorder.span("STEP"):
             self._clip()
             for update in self._updates:
-                update.apply()
+                update.apply(self.feed.ends_epoch(self.step))
         self.step += 1
-        return StepResult(value, reads.age, reads.history_share, time.perf_counter() - start)
+        return StepResult(
+            value,
+            reads.age,
+            reads.history_share,
+            time.perf_counter() - start,
+            reads.age_max,
+            reads.normaliser if reads.labelled else 0,
+            reads.num_reads,
+        )
 
     def gradients(self) -> dict[str, Tensor]:
         """Gradients of this rank's stages in the last step, by global parameter name."""
@@ -195,11 +239,11 @@ class _Update:
     def gradients(self) -> list[Tensor]:
         return [p.grad for p in self.named.values() if p.grad is not None]
 
-    def apply(self) -> None:
+    def apply(self, ends_epoch: bool) -> None:
         self.optimizer.step()
         for _, layer in self.stage.layers:
             layer.commit()
-        if self.lr_schedule is not None:
+        if self.lr_schedule is not None and ends_epoch:
             self.lr_schedule.step()
 
 

@@ -51,6 +51,7 @@ class DenseReference:
         self.x = graph.x if torch.is_tensor(graph.x) else graph.x.to_dense()
         self.src, self.dst = graph.edge_index
         self.wanted = (graph.y >= 0) & graph.train_mask.view(-1, *[1] * (graph.y.dim() - 1))  # NaN ≥ 0: no
+        self.normaliser = self.wanted.sum()
         operators = {k: self.layers[k].operator for k in self.graph_layers}
         self.matrices = {k: self.matrix(op) for k, op in operators.items() if isinstance(op, Pull)}
 
@@ -129,7 +130,7 @@ class DenseReference:
             carries |= {**written, self.keeps[k]: x} if k in self.keeps else written
         y, wanted = self.graph.y[own], self.wanted[own]
         loss = F.cross_entropy if y.dim() == 1 else F.binary_cross_entropy_with_logits
-        return loss(x[wanted], y[wanted], reduction="sum") / self.wanted.sum(), cuts, leaves, seen
+        return loss(x[wanted], y[wanted], reduction="sum") / self.normaliser, cuts, leaves, seen
 
     def backward(self, own, visible, scale, loss, cuts, leaves, seen):
         """One slot: D_l, the last layer first, and what it adds to ∂X_l of its own and of earlier slots."""

@@ -110,5 +110,5 @@ def build(name, graph, *, seed=0, **keys):
         return build_model(model_config(name, **keys), graph.num_features, graph.num_classes, sparse).double()
 
 
-def history(mode, *, period=2, gamma=1.0, warmup=1):
-    return HistoryConfig(mode=mode, period=period, gamma=gamma, warmup_steps=warmup)
+def history(mode, *, period=2, gamma=1.0, warmup=1, **keys):
+    return HistoryConfig(mode=mode, period=period, gamma=gamma, warmup_steps=warmup, **keys)

@@ -52,13 +52,14 @@ class Scripted:
         self.schedule = gpipe(1, 4)
         self.layers_per_stage, self.num_parameters = [3], 1
 
-    def train_step(self):
+    def train_epoch(self):
         at = min(self.step, len(self.ages) - 1)
         self.recorder.count_bytes("stage", 1, 10 * (self.step + 1))
         self.recorder.seconds["wait"] += 0.25
         self.step += 1
         self.value += 1
-        return StepResult(1.0 / self.step, self.ages[at], self.shares[at], 0.5 + self.step)
+        age = self.ages[at]
+        return StepResult(1.0 / self.step, age, self.shares[at], 0.5 + self.step, age)
 
     def evaluate(self):
         self.evaluated.append(self.step)
@@ -146,7 +147,7 @@ def test_bytes_of_an_epoch_do_not_include_evaluation():
 def test_rows_of_metrics_have_scores_where_evaluated():
     _, _, epochs = run({2: 0.4, 3: 0.5}, num_epochs=3, eval_every=2)
     rows = [epoch.to_json() for epoch in epochs]
-    always = {"epoch", "train_loss", "epoch_time_s", "history_age", "history_read_share"}
+    always = {"epoch", "train_loss", "epoch_time_s", "history_age", "history_age_max", "history_read_share"}
     assert rows[0].keys() == always
     assert rows[1].keys() == always | {"metric", "train_metric", "val_metric", "test_metric", "val_loss"}
     assert rows[1]["epoch"] == 2 and rows[1]["train_loss"] == 0.5 and rows[1]["val_metric"] == 0.4

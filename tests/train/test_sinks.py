@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 def epoch(number, val=None):
     scores = None if val is None else Scores(0.9, val, 0.7, -math.log(val), 0.01)
-    return Epoch(number, StepResult(1 / number, 1, 0.25, 0.5), scores, math.nan if val is None else val)
+    return Epoch(number, StepResult(1 / number, 1, 0.25, 0.5, 1), scores, math.nan if val is None else val)
 
 
 def write(folder, epochs, tensorboard=False):
@@ -43,6 +43,7 @@ def test_metrics_are_one_object_a_line_written_at_once(tmp_path):
         "train_loss": 1.0,
         "epoch_time_s": 0.5,
         "history_age": 1,
+        "history_age_max": 1,
         "history_read_share": 0.25,
     }
     assert rows[1] == {
