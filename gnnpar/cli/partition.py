@@ -16,7 +16,8 @@ USAGE = """usage: gnnpar partition [KEY=VALUE …] [out=FILE] [format=table|json
 Cuts the graph that `dataset=…` names into `batch.num_chunks` parts as `partition.*` says, and prints vertex,
 edge, cost and training-vertex balance (max ÷ mean), cut edges, halo and replication factor. The result is
 cached, so that `gnnpar train` with the same keys finds it; one written to `out` is used by
-`gnnpar train … partition.path=FILE`.
+`gnnpar train … partition.path=FILE`. With `parallel.ways` as many groups of parts as the least common
+multiple of these numbers are cut first, and the rows that ways read of each other are told, too.
 
   gnnpar partition dataset=digits batch.num_chunks=16 out=parts.npz
   gnnpar partition dataset=npz dataset.path=FILE batch.num_chunks=16 partition.method=ldg format=json
@@ -41,6 +42,7 @@ def main(argv: list[str]) -> int:
     config = compose(overrides)
 
     from gnnpar import data
+    from gnnpar.dist import Mesh
     from gnnpar.partition import degree_cost, report, save_partition
     from gnnpar.train.run import cut
 
@@ -49,7 +51,7 @@ def main(argv: list[str]) -> int:
     if own["out"]:
         save_partition(partition, Path(own["out"]))
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
-    quality = report(graph, partition, cost)
+    quality = report(graph, partition, cost, max(Mesh.of(config).ways))
     if own["format"] == "json":
         json.dump(quality.to_json(), sys.stdout, indent=2)
         print()

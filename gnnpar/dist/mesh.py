@@ -24,8 +24,7 @@ class Mesh:
 
     Attributes:
         ways: g of every column.
-        num_chunks: C, chunks of the graph, a multiple of every g: way w has chunks w · C/g to (w+1) · C/g - 1,
-            the same in every step.
+        num_chunks: C, chunks of the graph, a multiple of every g; see `chunks_of`.
     """
 
     ways: tuple[int, ...]
@@ -66,10 +65,20 @@ class Mesh:
         column = next(c for c in range(len(self.ways)) if rank < self._first[c + 1])
         return column, rank - self._first[column]
 
+    def chunks_of(self, column: int, way: int) -> range:
+        """Indices of the chunks that a way runs: w · C/g to (w+1) · C/g - 1, the same in every step.
+
+        As the graph is cut into `slot_size` groups of consecutive chunks first, these have few edges to the
+        other ways'.
+        """
+        width = self.num_chunks // self.ways[column]
+        return range(way * width, (way + 1) * width)
+
     def owner(self, column: int, chunk: int) -> int:
         """The process of a column that runs the chunk of this index."""
-        ways = self.ways[column]
-        return self.process_of(column, chunk * ways // self.num_chunks if ways > 1 else 0)
+        if self.ways[column] == 1:
+            return self.process_of(column)
+        return self.process_of(column, chunk // len(self.chunks_of(column, 0)))
 
     @cached_property
     def _first(self) -> tuple[int, ...]:

@@ -133,14 +133,14 @@ class Halo:
             self._reads, self._routes = reads, {}
         key = _number(slot, reads), what
         if key not in self._routes:
-            others = [way for way in range(self._ways) if way != self.way]
+            others = [way for way in range(len(self._chunks_of)) if way != self.way]
             self._routes[key] = [self._route(way, key[0], reads, what) for way in others]
         return self._routes[key]
 
     def _route(self, way: int, number: int, reads: Reads, what: What) -> Route:
-        slot, width = reads.slots[number], self._width
+        slot = reads.slots[number]
         rows = [
-            self._needed([c for c in slot if c.index // width == owner], reader, reads, what)
+            self._needed([c for c in slot if c.index in self._chunks_of[owner]], reader, reads, what)
             for owner, reader in ((self.way, way), (way, self.way))
         ]
         return Route(self.mesh.process_of(self.column, way), *rows)
@@ -148,7 +148,8 @@ class Halo:
     def _needed(self, chunks: Sequence[Chunk], reader: int, reads: Reads, what: What) -> Tensor:
         """Rows of `chunks`, all of one slot, that the way `reader` needs (or has gradients for)."""
         lists = self._backward if what == "aggregation gradient" else self._forward
-        there = reads.position[reader * self._width : (reader + 1) * self._width]
+        of_reader = self._chunks_of[reader]
+        there = reads.position[of_reader.start : of_reader.stop]
         parts = [there.new_empty(0, dtype=torch.int64)]
         for chunk in chunks:
             found, here = lists.get((chunk.index, reader)), reads.position[chunk.index]
@@ -156,26 +157,22 @@ class Halo:
                 parts.append(found.read_by(_wanted(there, here, reads, what)))
         return torch.cat(parts)
 
-    @property
-    def _ways(self) -> int:
-        return self.mesh.ways[self.column]
-
-    @property
-    def _width(self) -> int:
-        """Chunks of a way."""
-        return self.mesh.num_chunks // self._ways
+    @cached_property
+    def _chunks_of(self) -> list[range]:
+        """Of every way of the column."""
+        return [self.mesh.chunks_of(self.column, way) for way in range(self.mesh.ways[self.column])]
 
     @cached_property
     def _forward(self) -> dict[tuple[int, int], Reading]:
         graph = self.chunked.graph
-        return reading(self.chunked, graph.indices, graph.destinations, self.way, self._ways)
+        return reading(self.chunked, graph.indices, graph.destinations, self.way, self._chunks_of)
 
     @cached_property
     def _backward(self) -> dict[tuple[int, int], Reading]:
         graph = self.chunked.graph
         if graph.is_symmetric:
             return self._forward
-        return reading(self.chunked, graph.destinations, graph.indices, self.way, self._ways)
+        return reading(self.chunked, graph.destinations, graph.indices, self.way, self._chunks_of)
 
 
 def _wanted(there: Tensor, here: Tensor, reads: Reads, what: What) -> Tensor:

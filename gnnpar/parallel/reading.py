@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,32 +32,34 @@ class Reading:
 
 
 def reading(
-    chunked: ChunkedGraph, rows: Tensor, readers: Tensor, way: int, ways: int
+    chunked: ChunkedGraph, rows: Tensor, readers: Tensor, way: int, chunks_of: Sequence[range]
 ) -> dict[tuple[int, int], Reading]:
     """{(chunk, way that reads it): `Reading`} of what crosses into or out of one way; others do not matter.
-
-    Way w of g has chunks w · C/g to (w+1) · C/g - 1, as in `Mesh`.
 
     Args:
         rows: `[E]`, what is read along every edge.
         readers: `[E]`, the vertex that reads it.
+        chunks_of: the chunks of every way, as many each, as in `Mesh`.
 
     Cost: O(E) memory, O(k log k) time for k edges that cross.
     """
-    width = chunked.num_chunks // ways
+    way_of = torch.empty(chunked.num_chunks, dtype=torch.int64, device=rows.device)
+    for number, chunks in enumerate(chunks_of):
+        way_of[list(chunks)] = number
     by, of = chunked.chunk_of[readers.long()].long(), chunked.chunk_of[rows.long()].long()
-    crosses = (by // width != of // width) & ((by // width == way) | (of // width == way))
+    ends = way_of[by], way_of[of]
+    crosses = (ends[0] != ends[1]) & ((ends[0] == way) | (ends[1] == way))
     pairs = torch.unique(rows[crosses].long() * chunked.num_chunks + by[crosses])
     rows, by = pairs // chunked.num_chunks, pairs % chunked.num_chunks
     offsets = torch.tensor(chunked.offsets, device=rows.device)
     found = {}
-    for peer in range(ways):
-        of_peer = by // width == peer
+    for peer, chunks in enumerate(chunks_of):
+        of_peer = way_of[by] == peer
         distinct, place = torch.unique_consecutive(rows[of_peer], return_inverse=True)
-        table = torch.zeros(distinct.numel(), width, dtype=torch.bool, device=rows.device)
-        table[place, by[of_peer] % width] = True
-        ends = torch.searchsorted(distinct, offsets).tolist()
-        for chunk, (start, stop) in enumerate(pairwise(ends)):
+        table = torch.zeros(distinct.numel(), len(chunks), dtype=torch.bool, device=rows.device)
+        table[place, by[of_peer] - chunks.start] = True
+        bounds = torch.searchsorted(distinct, offsets).tolist()
+        for chunk, (start, stop) in enumerate(pairwise(bounds)):
             if start < stop:
                 found[chunk, peer] = Reading(distinct[start:stop], table[start:stop])
     return found

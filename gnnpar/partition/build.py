@@ -49,6 +49,7 @@ def partition_graph(
     *,
     method: str = "metis",
     seed: int = 0,
+    num_groups: int = 1,
     vertex_cost: npt.ArrayLike | None = None,
     cache_dir: Path | None = None,
     inner_order: str = "metis",
@@ -64,6 +65,8 @@ def partition_graph(
         num_parts: C, 1 to N.
         method: "metis", "kahip", "mtkahypar", "ldg", "fennel", "random" or "range".
         seed: not negative.
+        num_groups: cut into this many first, and each of them into C ÷ num_groups parts with consecutive
+            numbers: few edges between the groups matter more than few between the parts.
         vertex_cost: `[N]` cost of each vertex, such as `degree_cost`; all equal where not given.
         cache_dir: folder of earlier results, looked up and added to; None for no cache.
         inner_order: "metis", "rcm" or "none": order of the vertices within a part (`gnnpar.partition.order`).
@@ -75,7 +78,8 @@ def partition_graph(
 
     Cost: O(E) memory; ogbn-arxiv in 16 parts by METIS takes two seconds.
     """
-    cost = _check(graph, num_parts, method, seed, vertex_cost, inner_order)
+    cost = _check(graph, num_parts, method, seed, num_groups, vertex_cost, inner_order)
+    num_groups = 1 if num_groups == num_parts else num_groups  # parts are groups: one cut
     key = PartitionKey(
         graph_fingerprint=graph.fingerprint,
         method=method,
@@ -84,11 +88,12 @@ def partition_graph(
         inner_order=inner_order,
         cost_fingerprint=cost_fingerprint(cost),
         version=_version(method),
+        num_groups=num_groups,
     )
     if cache_dir is not None and (cached := files.load_cached(cache_dir, key)) is not None:
         return cached
     problem = Problem(graph, num_parts, seed, cost, timeout_s)
-    part = _cut(problem, method)
+    part = _cut(problem, method, num_groups)
     sizes = np.bincount(part, minlength=num_parts)
     partition = Partition(
         key,
@@ -111,7 +116,8 @@ def partition_from_config(
     """`partition_graph` as a run's config says. A vertex costs `cost_vertex + cost_edge · in-degree`.
 
     Args:
-        slot_size: parts of one micro-batch.
+        slot_size: parts of one micro-batch. Part p of every micro-batch goes to the same way, so the graph is
+            cut into as many groups first.
 
     Raises:
         InputError: `config.path` cannot be read, is of another graph, or has not `num_parts` parts.
@@ -133,14 +139,17 @@ def partition_from_config(
         num_parts,
         method=config.method,
         seed=config.seed,
+        num_groups=slot_size,
         vertex_cost=degree_cost(graph, config.cost_vertex, config.cost_edge),
         cache_dir=cache_dir,
         inner_order=config.inner_order,
     )
 
 
-def _cut(problem: Problem, method: str) -> IntArray:
+def _cut(problem: Problem, method: str, num_groups: int = 1) -> IntArray:
     """`[N]` part of every vertex, none empty."""
+    if num_groups > 1:
+        return _cut_in_groups(problem, method, num_groups)
     if problem.num_parts == 1 or problem.num_parts == problem.num_nodes:
         return by_range(problem)
     if problem.structure.nnz == 0 and method != "random":
@@ -148,21 +157,35 @@ def _cut(problem: Problem, method: str) -> IntArray:
     return fill_empty_parts(METHODS[method](problem), problem.num_parts)
 
 
-def fill_empty_parts(part: IntArray, num_parts: int) -> IntArray:
-    """`[N]` parts, none empty: an empty part takes vertices of the largest one, at most a mean part's worth.
+def _cut_in_groups(problem: Problem, method: str, num_groups: int) -> IntArray:
+    """The same, group by group."""
+    width = problem.num_parts // num_groups
+    group = fill_empty_parts(_cut(problem.into(num_groups), method), num_groups, least=width)
+    part = np.empty_like(group)
+    for number in range(num_groups):
+        members = np.flatnonzero(group == number)
+        part[members] = number * width + _cut(problem.among(members, width), method)
+    return part
+
+
+def fill_empty_parts(part: IntArray, num_parts: int, least: int = 1) -> IntArray:
+    """`[N]` parts of at least `least` vertices: smaller ones take what they lack from the largest one, an
+    empty one up to a mean part's worth.
 
     Partitioners may leave parts empty on tiny graphs and on graphs of many components.
     """
     sizes = np.bincount(part, minlength=num_parts)
-    if sizes.all():
+    if sizes.min() >= least:
         return part
     part = part.copy()
-    for empty in np.flatnonzero(sizes == 0):
-        largest = int(sizes.argmax())
-        num_moved = max(min(sizes[largest] // 2, part.size // num_parts), 1)
-        part[np.flatnonzero(part == largest)[-num_moved:]] = empty
-        sizes[largest] -= num_moved
-        sizes[empty] = num_moved
+    for small in np.flatnonzero(sizes < least):
+        while sizes[small] < least:
+            largest = int(sizes.argmax())
+            spare = min(sizes[largest] // 2, part.size // num_parts) if sizes[small] == 0 else 0
+            num_moved = max(min(spare, sizes[largest] - least), 1)
+            part[np.flatnonzero(part == largest)[-num_moved:]] = small
+            sizes[largest] -= num_moved
+            sizes[small] += num_moved
     return part
 
 
@@ -175,7 +198,13 @@ def _version(method: str) -> str:
 
 
 def _check(
-    graph: Graph, num_parts: int, method: str, seed: int, vertex_cost: npt.ArrayLike | None, inner_order: str
+    graph: Graph,
+    num_parts: int,
+    method: str,
+    seed: int,
+    num_groups: int,
+    vertex_cost: npt.ArrayLike | None,
+    inner_order: str,
 ) -> FloatArray | None:
     """The costs as float64, after all faults of the arguments were raised at once."""
     faults = Faults("partition")
@@ -195,6 +224,8 @@ def _check(
             near = difflib.get_close_matches(str(value), known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             faults.add(f"partition.{name}: unknown {value!r}; {hint}choose from {', '.join(known)}")
+    if num_groups < 1 or num_parts % num_groups:
+        faults.add(f"num_groups: must divide num_parts={num_parts}, got {num_groups}")
     if seed < 0:
         faults.add(f"partition.seed: must not be negative, got {seed}")
     cost = None

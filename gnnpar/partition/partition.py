@@ -22,7 +22,7 @@ class PartitionKey:
 
     Attributes:
         graph_fingerprint: hash of the structure (`Graph.fingerprint`).
-        method, num_parts, seed, inner_order: as given to `partition_graph`.
+        method, num_parts, seed, inner_order, num_groups: as given to `partition_graph`.
         cost_fingerprint: hash of the vertex costs, "unit" where all are equal.
         version: of this package's algorithms, and of the library that cut the graph where there is one.
     """
@@ -34,11 +34,14 @@ class PartitionKey:
     inner_order: str
     cost_fingerprint: str
     version: str
+    num_groups: int = 1
 
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits: names the cache file."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.num_groups == 1:
+            del fields["num_groups"]  # files of before there were groups keep their fingerprints
         return hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,14 @@ class Problem:
     """Cut the graph into `num_parts` parts of about equal cost with few edges between them.
 
     Attributes:
-        graph: as the user gave it, perhaps directed.
+        graph: as the user gave it, perhaps directed; or the structure of some vertices of one.
         num_parts: C, at least 2 and less than N.
         seed: not negative.
         cost: `[N]` float64 vertex costs, or None where all are equal.
         timeout_s: deadline of a child process.
     """
 
-    graph: Graph
+    graph: Graph | csr_matrix
     num_parts: int
     seed: int
     cost: FloatArray | None
@@ -47,12 +47,22 @@ class Problem:
 
     @property
     def num_nodes(self) -> int:
-        return self.graph.num_nodes
+        return self.graph.num_nodes if isinstance(self.graph, Graph) else int(self.graph.shape[0])
 
     @cached_property
     def structure(self) -> csr_matrix:
         """See `undirected`."""
-        return undirected(self.graph)
+        return undirected(self.graph) if isinstance(self.graph, Graph) else self.graph
+
+    def among(self, vertices: IntArray, num_parts: int) -> Problem:
+        """The same of some vertices (their edges among themselves), `[n]` ascending."""
+        cost = None if self.cost is None else self.cost[vertices]
+        structure = self.structure[vertices][:, vertices]
+        return Problem(structure, num_parts, self.seed, cost, self.timeout_s)
+
+    def into(self, num_parts: int) -> Problem:
+        """The same vertices in another number of parts."""
+        return replace(self, num_parts=num_parts)
 
     @cached_property
     def weight(self) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gnnpar.graph.graph import Graph
 from gnnpar.partition.partition import Partition
+from gnnpar.partition.problem import IntArray
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,6 +27,8 @@ class PartitionReport:
     Attributes:
         vertices, edges, cost, train, halo: one number a part: vertices; in-edges of its vertices; their cost;
             training vertices; distinct vertices of other parts that its in-edges read.
+        way_halo: of every way (each runs as many parts, with consecutive numbers): distinct vertices of other
+            ways that it reads; empty where there is one way.
         cut: edges between parts. cut_share: of all edges.
         replication_factor: (N + all halos) ÷ N, the mean number of parts that hold a vertex.
     """
@@ -50,6 +53,7 @@ class PartitionReport:
     edge_balance: float | None
     cost_balance: float | None
     train_balance: float | None
+    way_halo: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists."""
@@ -62,7 +66,7 @@ class PartitionReport:
         table = Table(
             title=f"{self.graph}: {self.num_nodes:,} vertices, {self.num_edges:,} edges in {self.num_parts} "
             f"parts ({self.method}, seed {self.seed})",
-            caption=f"cut {self.cut:,} edges ({self.cut_share:.1%}) · replication factor "
+            caption=f"{self._between_ways}cut {self.cut:,} edges ({self.cut_share:.1%}) · replication factor "
             f"{self.replication_factor:.2f} · partition {self.fingerprint} of graph {self.graph_fingerprint}",
             show_footer=True,
         )
@@ -90,16 +94,25 @@ class PartitionReport:
         return (
             f"{self.method}, {self.num_parts} parts: max/mean of vertices {_ratio(self.vertex_balance)}, "
             f"edges {_ratio(self.edge_balance)}, cost {_ratio(self.cost_balance)}, "
-            f"train {_ratio(self.train_balance)}; cut {self.cut_share:.1%}, halo {sum(self.halo):,}, "
-            f"replication {self.replication_factor:.2f}"
+            f"train {_ratio(self.train_balance)}; {self._between_ways}cut {self.cut_share:.1%}, "
+            f"halo {sum(self.halo):,}, replication {self.replication_factor:.2f}"
         )
 
+    @property
+    def _between_ways(self) -> str:
+        if not self.way_halo:
+            return ""
+        return f"halo of {len(self.way_halo)} ways {sum(self.way_halo):,} · "
 
-def report(graph: Graph, partition: Partition, vertex_cost: npt.ArrayLike | None = None) -> PartitionReport:
+
+def report(
+    graph: Graph, partition: Partition, vertex_cost: npt.ArrayLike | None = None, num_ways: int = 1
+) -> PartitionReport:
     """Measure `partition` on `graph`.
 
     Args:
         vertex_cost: `[N]` the costs that it was made for; vertices plus in-edges where not given.
+        num_ways: that share out the parts in order, as many each.
 
     Raises:
         InputError: the partition is of another graph.
@@ -112,10 +125,11 @@ def report(graph: Graph, partition: Partition, vertex_cost: npt.ArrayLike | None
     degree = graph.in_degree.numpy()
     cost = degree + 1.0 if vertex_cost is None else np.asarray(vertex_cost, dtype=np.float64)
     source, reader = graph.indices.numpy(), part[graph.destinations.numpy()]
-    is_cut = part[source] != reader
-    copies = np.unique(reader[is_cut].astype(np.int64) * n + source[is_cut])
-    halo = np.bincount(copies // max(n, 1), minlength=num_parts)
-    cut = int(is_cut.sum())
+    halo, cut = _halo(source, part[source], reader, n, num_parts)
+    way_halo: tuple[int, ...] = ()
+    if num_ways > 1:
+        holding, reading = part[source] * num_ways // num_parts, reader * num_ways // num_parts
+        way_halo = tuple(_halo(source, holding, reading, n, num_ways)[0].tolist())
     vertices = np.bincount(part, minlength=num_parts)
     edges = np.bincount(part, degree, minlength=num_parts).astype(np.int64)
     costs = np.bincount(part, cost, minlength=num_parts)
@@ -141,7 +155,17 @@ def report(graph: Graph, partition: Partition, vertex_cost: npt.ArrayLike | None
         edge_balance=_balance(edges),
         cost_balance=_balance(costs),
         train_balance=_balance(train),
+        way_halo=way_halo,
     )
+
+
+def _halo(
+    source: IntArray, holder: IntArray, reader: IntArray, num_nodes: int, count: int
+) -> tuple[IntArray, int]:
+    """`[count]` distinct sources that each reader reads of other holders, and the number of edges between."""
+    crosses = holder != reader
+    copies = np.unique(reader[crosses].astype(np.int64) * num_nodes + source[crosses])
+    return np.bincount(copies // max(num_nodes, 1), minlength=count), int(crosses.sum())
 
 
 def _balance(values: npt.NDArray[Any]) -> float | None:

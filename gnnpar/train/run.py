@@ -179,7 +179,7 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
         )
     partition = partition or cut(config, graph)
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
-    logger.info("%s", report(graph, partition, cost).summary())
+    logger.info("%s", report(graph, partition, cost, max(mesh.ways)).summary())
     return ChunkedGraph.build(graph, partition)
 
 

@@ -30,7 +30,8 @@ def test_rows_and_readers_are_those_of_the_edges(ways, directed):
             if ends[0] != ends[1] and way in ends:
                 of = wanted.setdefault((chunk_of[row], ends[1]), {})
                 of.setdefault(row, set()).add(chunk_of[reader] % width)
-        found = reading(chunked, graph.indices, graph.destinations, way, ways)
+        chunks_of = [Mesh((ways,), 8).chunks_of(0, one) for one in range(ways)]
+        found = reading(chunked, graph.indices, graph.destinations, way, chunks_of)
         assert found.keys() == wanted.keys()
         assert bool(found) == (ways > 1)
         for key, lists in found.items():

@@ -144,6 +144,26 @@ def test_empty_parts_are_filled_from_the_largest():
     part = fill_empty_parts(np.array([0, 0, 0, 0, 0, 0, 2, 2], dtype=np.int32), 4)
     assert part.tolist() == [0, 0, 3, 3, 1, 1, 2, 2]
     assert fill_empty_parts(np.array([1, 1, 1]), 3).tolist() == [1, 2, 0]
+    assert np.bincount(fill_empty_parts(np.array([0] * 9 + [1]), 3, least=3)).tolist() == [4, 3, 3]
+
+
+@pytest.mark.parametrize("method", methods("metis", "ldg", "random", "range"))
+@pytest.mark.parametrize(("num_groups", "width"), [(2, 3), (4, 1), (1, 4)])
+def test_parts_lie_within_groups_that_were_cut_first(method, num_groups, width):
+    graph, parts = planted(), num_groups * width
+    found = partition_graph(graph, parts, method=method, num_groups=num_groups)
+    assert_valid(graph, found, parts)
+    assert report(graph, found).vertex_balance < 1.2
+    groups = partition_graph(graph, num_groups, method=method)
+    assert torch.equal(found.assignment // width, groups.assignment)
+
+
+def test_every_group_has_room_for_its_parts():
+    graph = from_edges(12, [0] * 8 + [9], [*range(1, 9), 10])
+    for method in ("metis", "ldg", "random"):
+        assert_valid(graph, partition_graph(graph, 12, method=method, num_groups=3), 12)
+    with pytest.raises(InputError, match="num_groups: must divide num_parts=12, got 5"):
+        partition_graph(graph, 12, num_groups=5)
 
 
 def test_all_faults_of_a_request_at_once():

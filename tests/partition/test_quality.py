@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -35,6 +36,16 @@ def test_halo_and_cut_agree_with_a_loop():
     quality = report(graph, partition)
     assert quality.halo == tuple(map(len, halo))
     assert quality.cut == cut_of(graph, partition)
+    assert quality.way_halo == ()
+
+
+def test_halo_of_ways_is_that_of_their_parts_together():
+    graph = planted(between=4.0)
+    partition = partition_graph(graph, 6, method="ldg", num_groups=2)
+    quality = report(graph, partition, num_ways=2)
+    of_two = replace(partition, key=replace(partition.key, num_parts=2), offsets=partition.offsets[::3])
+    assert quality.way_halo == report(graph, of_two).halo
+    assert f"halo of 2 ways {sum(quality.way_halo):,}" in quality.summary()
 
 
 def test_a_graph_without_edges_or_training_vertices():
