@@ -30,6 +30,9 @@ PRESETS = {
     "full_batch": "the whole graph at once on one rank: no schedule, exact",
     "gnnpipe": "schedule gpipe on vertex chunks with history and accumulated gradients",
     "gnnpipe_hybrid": "gnnpipe with several ways a stage, whose chunks of one slot read each other's rows",
+    "gas": "several updates an epoch, each over some vertex chunks; all others are read from history",
+    "rest": "gas with forward passes between updates that renew the histories",
+    "lmc": "gas in which chunks outside an update send back gradients of the step that they last ran in",
     "graph_parallel": "one part of the vertices a process, which exchange rows: no schedule, exact",
 }
 

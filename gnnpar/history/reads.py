@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -135,6 +136,23 @@ class Reads:
         if not self.planner.policy.compensate:
             position = position.masked_fill(position == len(self.slots), -1)
         return Edges(*keep_edges(indptr, indices, self.planner.chunked.chunk_of, position, relation, weight))
+
+    @cached_property
+    def places(self) -> dict[Chunk, int]:
+        """The first row of each of the step's chunks, where these are stored one after the other."""
+        chunks = [chunk for slot in self.slots for chunk in slot]
+        starts = accumulate((chunk.num_rows for chunk in chunks), initial=0)
+        return dict(zip(chunks, starts, strict=False))
+
+    @cached_property
+    def packed_edges(self) -> Edges:
+        """`backward_edges` with columns counted as `places` counts rows."""
+        edges, chunk_of = self.backward_edges, self.planner.chunked.chunk_of
+        shift = torch.zeros(self.position.shape, dtype=edges.indices.dtype)
+        for chunk, start in self.places.items():
+            shift[chunk.index] = start - chunk.start
+        moved = shift.to(chunk_of.device)[chunk_of[edges.indices.long()].long()]
+        return Edges(edges.indptr, edges.indices + moved, edges.weight)
 
     @property
     def carried_factor(self) -> float:
@@ -283,6 +301,10 @@ class ReadsPlanner:
         """All chunks as one slot over a cut with one copy: evaluation."""
         position = torch.zeros_like(self.chunked.chunk_of[: self.chunked.num_chunks])
         return Reads(self, (self.together,), position, 0, 0, 0, 0.0)
+
+    def most_rows(self, num_chunks: int) -> int:
+        """Rows of the largest so many chunks."""
+        return sum(sorted(chunk.num_rows for chunk in self.chunked.chunks)[-num_chunks:])
 
     def block(self, chunk: Chunk) -> tuple[Block, Tensor]:
         """The block of all of a chunk's edges, and its columns' vertices. Made once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
 from gnnpar.errors import RunError
@@ -63,9 +62,10 @@ class CutStore:
             self.tail = tail
             self._buffer = x.new_empty(self.copies * self.num_rows, math.prod(self.tail))
 
-    def new_copy(self) -> Tensor:
-        """A tensor `[N, K]` of the same kind, unset."""
-        return torch.empty_like(self.buffer[: self.num_rows])
+    def new_copy(self, num_rows: int | None = None) -> Tensor:
+        """A tensor `[N, K]`, or of so many rows, of the same kind, unset."""
+        rows = self.num_rows if num_rows is None else num_rows
+        return self.buffer.new_empty(rows, self.buffer.shape[1])
 
     def shaped(self, rows: Tensor) -> Tensor:
         """`[n, K]` seen as `[n, *tail]`."""

@@ -8,7 +8,7 @@ the chunks of one slot finish each of these before the next begins. After `write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -70,38 +70,49 @@ class PullAggregation:
     """Fixed linear aggregation: Z = r ⊙ A (c ⊙ X), ∂X = c ⊙ Aᵀ (r ⊙ D), by rows, with the same kernel.
 
     The buffer of Z serves D too: a chunk's Z is last needed for the gradient of the part that follows it, and
-    that is when its D is known. Memory: (copies + 1) · N · K.
+    that is when its D is known. Memory: (copies + 1) · N · K, or copies · N · K + R · K.
 
     Args:
         scales: r, c `[N]`, edge weights and self-loop flag of the layer's operator on this graph.
+        packs: where a step runs some of the chunks, Z holds the rows of these only: R instead of N, the most
+            that a step may have.
         compensates: D outlives the step: later ones read it for chunks that they do not run.
     """
 
     def __init__(
-        self, cut: CutStore, scales: PullScales, z: Tensor | None = None, compensates: bool = False
+        self,
+        cut: CutStore,
+        scales: PullScales,
+        z: Tensor | None = None,
+        *,
+        packs: bool = False,
+        compensates: bool = False,
     ) -> None:
         self.cut = cut
         self.scales = scales
+        self.packs = packs
         self.compensates = compensates
         self._z = z
+        self._places: Mapping[Chunk, int] | None = None
+        self._room = cut.num_rows
         self._leaves: dict[Chunk, Tensor] = {}
         self._arrived: list[Tensor] = []
 
     @property
     def z(self) -> Tensor:
-        """`[N, K]`: Z where a chunk has run forward, then r ⊙ D where it has run backward."""
-        if self._z is None:
-            self._z = self.cut.new_copy()
+        """`[N, K]`, or `[R, K]`: Z where a chunk has run forward, then r ⊙ D where it has run backward."""
+        if self._z is None or self._z.shape[0] != self._room:
+            self._z = self.cut.new_copy(self._room)
             if self.compensates:
                 self._z.zero_()
         return self._z
 
     @property
     def idle(self) -> Tensor | None:
-        return None if self.compensates else self._z
+        return None if self.compensates or self.packs else self._z
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PullAggregation:
-        if self.compensates:
+        if self.compensates or self.packs:
             return _ForwardPull(cut, scales or self.scales)
         return PullAggregation(cut, scales or self.scales, self._z)
 
@@ -123,6 +134,11 @@ class PullAggregation:
     def _pull(
         self, chunk: Chunk, reads: Reads, residual: Tensor | None = None, a: float = 1, b: float = 0
     ) -> None:
+        if self.packs:
+            self._places = None if reads.exact else reads.places
+            self._room = reads.planner.chunked.graph.num_nodes
+            if self._places is not None:
+                self._room = reads.planner.most_rows(len(self._places))
         edges = reads.forward_edges
         own = reads.live - reads.forward_base + chunk.start
         kernels.pull(
@@ -181,7 +197,7 @@ class PullAggregation:
         self._arrived = halo.spread(self.z, slot, reads, layer, "aggregation gradient")
 
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
-        edges = reads.backward_edges
+        edges = reads.backward_edges if self._places is None else reads.packed_edges
         gradient = torch.empty_like(self._rows(chunk))
         kernels.pull(
             edges.indptr[chunk.start : chunk.stop + 1],
@@ -189,7 +205,7 @@ class PullAggregation:
             self.z,
             gradient,
             weight=edges.weight,
-            self_rows=chunk.start if self.scales.self_loops else None,
+            self_rows=self._start(chunk) if self.scales.self_loops else None,
             scale=_slice(self.scales.c, chunk),
         )
         return self.cut.shaped(gradient)
@@ -203,7 +219,11 @@ class PullAggregation:
         self._arrived = []
 
     def _rows(self, chunk: Chunk) -> Tensor:
-        return self.z[chunk.start : chunk.stop]
+        start = self._start(chunk)
+        return self.z[start : start + chunk.num_rows]
+
+    def _start(self, chunk: Chunk) -> int:
+        return chunk.start if self._places is None else self._places[chunk]
 
 
 class _ForwardPull(PullAggregation):

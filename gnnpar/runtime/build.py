@@ -77,7 +77,9 @@ def build_stage(
     for layer, found in zip(graph_layers, of_operators, strict=True):
         cut = CutStore(chunked.graph.num_nodes, copies)
         if found is not None:
-            aggregations.append(PullAggregation(cut, found, compensates=policy.compensate))
+            packs = policy.steps_per_epoch > 1 and not policy.compensate and halo is None
+            compensates = policy.compensate
+            aggregations.append(PullAggregation(cut, found, packs=packs, compensates=compensates))
             continue
         remembers = config.memory.recompute and policy.mode == "latest" and policy.steps_per_epoch > 1
         aggregations.append(PushAggregation(cut, layer, remembers, policy.compensate))

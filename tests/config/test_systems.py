@@ -1,17 +1,21 @@
 """The presets: one a schedule family, under its name, and those of whole systems."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from gnnpar.config import compose, group_choices
 from gnnpar.config.schema import ScheduleConfig
-from gnnpar.dist import Mesh
+from gnnpar.data import load
+from gnnpar.dist import Context, Mesh
 from gnnpar.schedule.families import FAMILIES
+from gnnpar.train.job import make_model
 from gnnpar.train.order import build_schedule
-from gnnpar.train.run import run
+from gnnpar.train.run import prepare, run
+from gnnpar.train.trainer import Trainer
 
-WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid"}
+WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "gas", "rest", "lmc"}
 
 # ranks, stages, replicas, in two halves (I and W)
 TABLE = {
@@ -19,6 +23,9 @@ TABLE = {
     "gnnpipe": (2, 2, 1, False),
     "gnnpipe_hybrid": (2, 2, 1, False),
     "graph_parallel": (1, 1, 1, False),
+    "gas": (1, 1, 1, False),
+    "rest": (1, 1, 1, False),
+    "lmc": (1, 1, 1, False),
     "bapipe_1f1b_as": (2, 2, 1, False),
     "bapipe_1f1b_sno": (2, 2, 1, False),
     "bapipe_1f1b_so": (2, 2, 1, False),
@@ -100,6 +107,18 @@ def test_a_preset_trains(name, tmp_path, monkeypatch):
     assert result.summary["bytes_per_epoch"]["stage"] > 0
     assert (result.summary["bytes_per_epoch"]["weight"] > 0) is (name == "chimera")
     assert {key.split(".")[0] for key in result.parameters} == {"encoder", "layers", "decoder"}
+
+
+@pytest.mark.parametrize("name", ["gas", "rest", "lmc"])
+def test_a_preset_of_several_steps_an_epoch_trains(name):
+    config = compose([f"system={name}", "dataset=karate", "model.num_layers=3", "model.hidden=8"])
+    graph = load(config.dataset)
+    trainer = Trainer(make_model(config, graph), prepare(config, graph, None), config, Context.single())
+    result = trainer.train_epoch()
+    assert trainer.step == config.batch.steps_per_epoch == 4
+    assert 0 < result.history_share < 1 and math.isfinite(result.loss)
+    assert result.history_age_max == {"gas": 3, "rest": 1, "lmc": 3}[name]  # the histories are those of step 0
+    assert 0 <= trainer.evaluate().test <= 1
 
 
 @pytest.mark.parametrize(("name", "size"), [("graph_parallel", 2), ("gnnpipe_hybrid", 4)])
