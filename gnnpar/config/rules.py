@@ -88,6 +88,11 @@ def _steps(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             f"batch.steps_per_epoch: {steps} steps cannot share {chunks // joined} micro-batches "
             f"(batch.num_chunks={chunks}, batch.joined={joined}) equally; use a divisor",
         )
+    if v["history.store"] == "disk" and v["device"] != "cpu":
+        yield (
+            ("history.store", "device"),
+            f"history.store: files are mapped into the CPU's memory, but device={v['device']}; use memory",
+        )
     if v["batch.kind"] == "clusters":
         if joined > 1:
             yield (

@@ -189,8 +189,12 @@ class HistoryConfig(Section):
     """Steps from one refresh of the histories to the next: an exact forward pass over the whole graph,
     without an update; null: none."""
     compensate: bool = False
-    """With several steps an epoch: chunks outside a step send it the gradients of the step that they last ran
-    in, instead of none (LMC)."""
+    """With several steps an epoch: chunks outside a step send it the gradients of the step that they last
+    ran in, instead of none (LMC)."""
+    store: Literal["memory", "disk"] = "memory"
+    """Where histories are kept: in memory, or in memory-mapped files, whose rows take memory while in use."""
+    dir: str | None = None
+    """Folder of these files; null: in the run directory, until the run ends."""
 
 
 @dataclass(frozen=True, kw_only=True)

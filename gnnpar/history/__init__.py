@@ -1,7 +1,8 @@
 """Embeddings of earlier steps, and the rule by which aggregation reads them."""
 
+from gnnpar.history.mapped import MappedRows, foreign_histories
 from gnnpar.history.policy import HistoryPolicy
 from gnnpar.history.reads import Edges, Reads, ReadsPlanner
 from gnnpar.history.store import CutStore
 
-__all__ = ["CutStore", "Edges", "HistoryPolicy", "Reads", "ReadsPlanner"]
+__all__ = ["CutStore", "Edges", "HistoryPolicy", "MappedRows", "Reads", "ReadsPlanner", "foreign_histories"]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gnnpar.errors import RunError
 from gnnpar.graph import kernels
+from gnnpar.history.mapped import MappedRows
 
 __all__ = ["CutStore"]
 
@@ -20,10 +21,12 @@ class CutStore:
     one copy is live and the other is the snapshot; closing a snapshot swaps their roles instead of copying,
     since every live row is written again before it is read.
 
-    Memory: copies · N · K · bytes(dtype), from the first write on, which also settles K and the dtype.
+    Memory: copies · N · K · bytes(dtype), from the first write on, which also settles K and the dtype. In a
+    file (`mapped`), only the rows that are in use.
     """
 
-    def __init__(self, num_rows: int, copies: int) -> None:
+    def __init__(self, num_rows: int, copies: int, mapped: MappedRows | None = None) -> None:
+        self.mapped = mapped
         self.num_rows = num_rows
         self.copies = copies
         self.tail: tuple[int, ...] = ()
@@ -60,7 +63,16 @@ class CutStore:
         tail = tuple(x.shape[1:])
         if self._buffer is None or self.tail != tail:
             self.tail = tail
-            self._buffer = x.new_empty(self.copies * self.num_rows, math.prod(self.tail))
+            rows, width = self.copies * self.num_rows, math.prod(self.tail)
+            if self.mapped is not None:
+                self._buffer = self.mapped.open(rows, width, x.dtype)
+            else:
+                self._buffer = x.new_empty(rows, width)
+
+    def release(self) -> None:
+        """Nothing is read or written for a while: rows in a file need no memory until then."""
+        if self.mapped is not None:
+            self.mapped.release()
 
     def new_copy(self, num_rows: int | None = None) -> Tensor:
         """A tensor `[N, K]`, or of so many rows, of the same kind, unset."""

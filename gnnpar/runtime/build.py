@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
 from gnnpar.graph.norm import PullScales, scales
-from gnnpar.history import CutStore, HistoryPolicy
+from gnnpar.history import CutStore, HistoryPolicy, MappedRows
 from gnnpar.model import FEATURES, Edge, Layer, Model, Pull, Push, TensorSpec
 from gnnpar.parallel import Halo
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation, PushAggregation
@@ -55,6 +56,7 @@ def build_stage(
     payloads: Mapping[Edge, Sequence[TensorSpec]] | None = None,
     number: int = 0,
     halo: Halo | None = None,
+    files: Path | None = None,
 ) -> Stage:
     """The stage of the layers with these consecutive global indices.
 
@@ -62,6 +64,7 @@ def build_stage(
         payloads: what crosses the edges between stages (`Model.payloads`), of which this is one.
         number: of this stage.
         halo: where several ways share it and their chunks read each other.
+        files: the cuts are kept in files, whose names start with this one's; None: in memory.
 
     Memory: for every aggregation (copies + 1) · N · K elements.
     """
@@ -74,8 +77,12 @@ def build_stage(
     of_operators = pull_scales(own, chunked.graph, getattr(torch, config.dtype))
     aggregations: list[Aggregation] = []
     policy = HistoryPolicy.of(config)
-    for layer, found in zip(graph_layers, of_operators, strict=True):
-        cut = CutStore(chunked.graph.num_nodes, copies)
+    aggregating = [index for index, layer in zip(indices, own, strict=True) if layer.operator is not None]
+    for index, layer, found in zip(aggregating, graph_layers, of_operators, strict=True):
+        mapped = None
+        if files is not None:
+            mapped = MappedRows(files.with_name(f"{files.name}-layer{index}.rows"), chunked.graph, index)
+        cut = CutStore(chunked.graph.num_nodes, copies, mapped)
         if found is not None:
             packs = policy.steps_per_epoch > 1 and not policy.compensate and halo is None
             compensates = policy.compensate

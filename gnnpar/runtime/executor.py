@@ -107,6 +107,8 @@ class Executor:
             self.transport.finish(message)
         if self.histories is not None and reads.kept:
             self.histories.run(schedule, mesh, reads)
+        for stage in self.stages.values():
+            stage.release()
         return state.loss
 
     def _do(self, action: Action, state: _Step) -> None:

@@ -176,6 +176,11 @@ class Stage:
             for source, specs in self.receives.items()
         }
 
+    def release(self) -> None:
+        """The step is over: histories in files need no memory for now."""
+        for one in self.aggregations:
+            one.cut.release()
+
     def weight_gradients(self, chunks: Iterable[Chunk]) -> None:
         """Do what `backward` left undone for these chunks (of any number of slots), one product a weight."""
         add_weight_gradients([one for chunk in chunks for one in self._pending.pop(chunk, [])])
@@ -220,6 +225,8 @@ class Stage:
                         aggregations[number].write(chunk, cut, reads)
                 if training and self.halo is not None and number < len(aggregations):
                     aggregations[number].share(slot, reads, self.halo, self._ahead(number))
+                if number > 0:
+                    aggregations[number - 1].cut.release()
             if not self.sends:
                 return {OUT: {chunk: [_present(states[chunk].h)] for chunk in slot}}
             return {

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import accumulate
+from pathlib import Path
 
 from gnnpar.batch import ChunkedGraph
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Transport
+from gnnpar.errors import InputError
 from gnnpar.model import Model
 from gnnpar.parallel import Halo
 from gnnpar.plan import plan_stages
@@ -45,6 +47,12 @@ def build_executor(
     halo = None
     if mesh.ways[column] > 1 and config.batch.kind == "chunks":
         halo = Halo(feed.trained, mesh, column, way, transport)
+    files = None
+    if config.history.store == "disk":
+        if config.history.dir is None:
+            cause = "the histories of this run are kept in files, but nothing says where; name a folder"
+            raise InputError("trainer", [f"history.dir: {cause}"])
+        files = Path(config.history.dir)
     models = [model, *(copy.deepcopy(model) for _ in range(1, schedule.num_replicas))]
     bounds = [0, *accumulate(split)]
     graph = feed.chunked.graph
@@ -60,6 +68,7 @@ def build_executor(
             payloads,
             stage,
             halo,
+            files and files / f"rank{context.rank}-replica{replica}",
         )
         for replica, stage in schedule.stages_on(column)
     }

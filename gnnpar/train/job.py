@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,9 @@ def make_model(config: RunConfig, graph: Graph) -> Model:
 def run_rank(job: Job, context: Context) -> dict[str, Any]:
     """Train this rank's stage; rank 0 writes metrics, `summary.json` and `model.pt`. Returns the summary."""
     config, chunked, model = job.read()
+    if config.history.dir is None:
+        folder = str(job.folder / "histories")
+        config = replace(config, history=replace(config.history, dir=folder))
     trainer = Trainer(model, chunked, config, context)
     logger.info(
         "rank %d of %d: %s, process %d, %d threads, %s",

@@ -24,6 +24,7 @@ from gnnpar.dist.context import check_device
 from gnnpar.dist.launched import Membership, under_launcher
 from gnnpar.errors import Faults, InputError
 from gnnpar.graph import Graph, validate
+from gnnpar.history import foreign_histories
 from gnnpar.model import Model
 from gnnpar.partition import Partition, degree_cost, partition_from_config, report
 from gnnpar.plan import stage_faults
@@ -179,8 +180,12 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
         )
     partition = partition or cut(config, graph)
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
+    chunked = ChunkedGraph.build(graph, partition)
+    if config.history.store == "disk" and config.history.dir is not None:
+        faults.extend(foreign_histories(Path(config.history.dir), chunked.graph))
+        faults.raise_if_any()
     logger.info("%s", report(graph, partition, cost, max(mesh.ways)).summary())
-    return ChunkedGraph.build(graph, partition)
+    return chunked
 
 
 def cut(config: RunConfig, graph: Graph) -> Partition:

@@ -117,7 +117,9 @@ def test_a_preset_of_several_steps_an_epoch_trains(name):
     result = trainer.train_epoch()
     assert trainer.step == config.batch.steps_per_epoch == 4
     assert 0 < result.history_share < 1 and math.isfinite(result.loss)
-    assert result.history_age_max == {"gas": 3, "rest": 1, "lmc": 3}[name]  # the histories are those of step 0
+    assert (
+        result.history_age_max == {"gas": 3, "rest": 1, "lmc": 3}[name]
+    )  # the histories are those of step 0
     assert 0 <= trainer.evaluate().test <= 1
 
 
