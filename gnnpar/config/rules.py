@@ -119,6 +119,11 @@ def _steps(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             ("history.refresh_every", "history.mode"),
             f"history.refresh_every: renews what history.mode=latest reads, but it is {mode}; {cure}",
         )
+    if v["trace.history_error"] and mode != "latest":
+        yield (
+            ("trace.history_error", "history.mode"),
+            f"trace.history_error: is defined for history.mode=latest, but it is {mode}; leave it out",
+        )
     if v["history.compensate"]:
         yield from _compensation(v, steps)
 

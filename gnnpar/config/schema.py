@@ -305,6 +305,9 @@ class TraceConfig(Section):
 
     tensorboard: bool = True
     """Write TensorBoard events."""
+    history_error: bool = False
+    """At every evaluation, also measure how far histories are from the exact embeddings of the parameters of
+    that moment: one more forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -290,10 +290,14 @@ class ReadsPlanner:
         views = (replace(whole, position=at.to(device), replica=one) for one, at in enumerate(places))
         return replace(whole, views=tuple(views))
 
+    def history_offset(self, step: int) -> int:
+        """In the buffer, of the copy that `step` is about to read as history."""
+        return self._offsets(step)[1]
+
     def refresh(self, step: int) -> Reads:
         """All chunks as one slot, over the copies that `step` is about to read as history."""
         self.ran_in.fill_(step)
-        _, stale = self._offsets(step)
+        stale = self.history_offset(step)
         return replace(self.exact, live=stale, stale=stale, kept=True, streams=(0,))
 
     @cached_property

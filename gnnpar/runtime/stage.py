@@ -193,13 +193,29 @@ class Stage:
         Args:
             aggregations: like the stage's own, over cuts that may be overwritten.
         """
-        return self._only_forward(slot, payloads, reads, aggregations, None)
+        return self._only_forward(slot, payloads, reads, aggregations)
+
+    def revisit(
+        self,
+        slot: Slot,
+        payloads: Payloads,
+        reads: Reads,
+        aggregations: Sequence[Aggregation],
+        step_of: Callable[[Chunk], int],
+        seen: Callable[[int], None],
+    ) -> Payloads:
+        """As `evaluate`, with the dropout masks that each chunk had in some step.
+
+        Args:
+            seen: called with the number of an aggregation when the whole cut of it is there.
+        """
+        return self._only_forward(slot, payloads, reads, aggregations, step_of, seen=seen)
 
     def refresh(self, slot: Slot, payloads: Payloads, reads: Reads, step: int) -> Payloads:
         """Forward pass of all chunks that writes the stage's own cuts, with the dropout masks of `step`, and
         keeps nothing else; running statistics pass over it. Returns as `forward`."""
         aggregations = [one.over(one.cut, None) for one in self.aggregations]
-        out = self._only_forward(slot, payloads, reads, aggregations, step)
+        out = self._only_forward(slot, payloads, reads, aggregations, lambda _: step, self.halo)
         return {target: payload for target, payload in out.items() if target != OUT}
 
     def _only_forward(
@@ -208,23 +224,29 @@ class Stage:
         payloads: Payloads,
         reads: Reads,
         aggregations: Sequence[Aggregation],
-        step: int | None,
+        step_of: Callable[[Chunk], int] | None = None,
+        halo: Halo | None = None,
+        seen: Callable[[int], None] | None = None,
     ) -> Payloads:
-        """`step`: whose dropout is applied; None: none, and no other way takes part."""
-        training = step is not None
+        """`step_of`: whose dropout a chunk has; None: none. `halo`: where other ways take part."""
+        training = step_of is not None
         with torch.no_grad():
             states = {chunk: self._enter(chunk, payloads, leaf=False) for chunk in slot}
             for number, segment in enumerate(self.segments):
                 for chunk in slot:
-                    rows_of = self._rows_of(chunk, step or 0, training, recomputing=training)
+                    step = step_of(chunk) if step_of is not None else 0
+                    rows_of = self._rows_of(chunk, step, training, recomputing=training)
                     z = None
                     if number > 0:
                         z = aggregations[number - 1].forward(chunk, rows_of(segment.index_behind), reads)
                     cut, states[chunk] = segment.run(z, states[chunk], rows_of)
                     if cut is not None:
                         aggregations[number].write(chunk, cut, reads)
-                if training and self.halo is not None and number < len(aggregations):
-                    aggregations[number].share(slot, reads, self.halo, self._ahead(number))
+                if number < len(aggregations):
+                    if halo is not None:
+                        aggregations[number].share(slot, reads, halo, self._ahead(number))
+                    if seen is not None:
+                        seen(number)
                 if number > 0:
                     aggregations[number - 1].cut.release()
             if not self.sends:

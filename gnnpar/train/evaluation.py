@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,11 +16,14 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Message
 from gnnpar.history import CutStore, Reads
 from gnnpar.model import Edge
-from gnnpar.runtime import OUT, Aggregation, Executor, Payload, Payloads, Slot, pull_scales
+from gnnpar.runtime import OUT, Aggregation, Executor, Payload, Payloads, Slot, Stage, pull_scales
 from gnnpar.schedule import Schedule
 from gnnpar.train.metrics import mean_loss, score
 
 __all__ = ["Evaluator", "Scores"]
+
+Pass = Callable[[Stage, Payloads, Sequence[Aggregation]], Payloads]
+"""Runs a stage over aggregations whose cuts may be overwritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Scores:
     Attributes:
         val_loss: loss per labelled validation vertex, NaN where there is none.
         metric: "accuracy" or "rocauc".
+        history_error: relative error of the histories, where it was measured.
     """
 
     train: float
@@ -36,6 +42,7 @@ class Scores:
     val_loss: float
     seconds: float
     metric: str = "accuracy"
+    history_error: float | None = None
 
 
 class Evaluator:
@@ -56,6 +63,7 @@ class Evaluator:
         config: RunConfig,
     ) -> None:
         self.schedule = schedule
+        self.mesh = mesh
         self.executor = executor
         self.transport = executor.transport
         self.chunked = chunked
@@ -85,8 +93,46 @@ class Evaluator:
         train, val, test, val_loss = scores
         return Scores(train, val, test, val_loss, time.perf_counter() - start, self.metric)
 
-    def logits(self, reads: Reads) -> Tensor | None:
-        """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere)."""
+    def history_error(self, reads: Reads, ran_in: Tensor, offset: int) -> float:
+        """‖histories - X‖ ÷ ‖X‖ over all layers, X the exact cuts of the current parameters, given the
+        dropout masks that each chunk had when it last ran: so nothing but age makes them differ. The same on
+        all ranks. Of several ways, the chunks of each column's first count.
+
+        Args:
+            ran_in: `[C]`, the step in which each chunk last ran.
+            offset: in the buffer, of the copy that the next step reads as history.
+        """
+        squares = torch.zeros(2, dtype=torch.float64)
+        mesh, column = self.mesh, self.mesh.place_of(self.context.rank)[0]
+        own = [c for c in reads.slots[0] if mesh.owner(column, c.index) == self.context.rank]
+
+        def compare(stage: Stage, exact: Sequence[Aggregation], number: int) -> None:
+            kept = stage.aggregations[number].cut.rows(offset)
+            for chunk in own:
+                x = exact[number].cut.rows(0)[chunk.start : chunk.stop].double()
+                difference = kept[chunk.start : chunk.stop].double() - x
+                squares.add_(torch.stack([difference.square().sum(), x.square().sum()]).cpu())
+            stage.aggregations[number].cut.release()
+
+        steps = ran_in.tolist()
+
+        def revisit(stage: Stage, payloads: Payloads, aggregations: Sequence[Aggregation]) -> Payloads:
+            seen = partial(compare, stage, aggregations)
+            return stage.revisit(
+                reads.slots[0], payloads, reads, aggregations, lambda chunk: int(steps[chunk.index]), seen
+            )
+
+        self.logits(reads, revisit)
+        shares = self.context.gather_objects(squares.tolist(), "measuring the histories")
+        wrong, exact = (sum(share[place] for share in shares) for place in (0, 1))
+        return math.sqrt(wrong / exact) if exact else 0.0
+
+    def logits(self, reads: Reads, run: Pass | None = None) -> Tensor | None:
+        """Logits `[N, C]` in the renumbered order, on the rank of the last stage (None elsewhere).
+
+        Args:
+            run: what runs a stage; None: evaluation.
+        """
         here, ranks, last = self.context.rank, self.ranks, len(self.ranks) - 1
         slot, stages = reads.slots[0], self.executor.stages
         arriving: dict[Edge, dict[Chunk, Message]] = {}
@@ -103,7 +149,7 @@ class Evaluator:
                 messages = arriving.pop((source, number), {})
                 crossing |= {(source, number): self._finish(messages)} if messages else {}
                 payloads[source] = crossing.pop((source, number))
-            out = self._stage(number, payloads, reads)
+            out = self._stage(number, payloads, reads, run)
             for target, payload in out.items():
                 if target != OUT and ranks[target] != here:
                     sent += self._send((number, target), payload)
@@ -115,10 +161,12 @@ class Evaluator:
             return None
         return torch.cat([payload[0] for payload in crossing[last, OUT].values()])
 
-    def _stage(self, number: int, payloads: Payloads, reads: Reads) -> Payloads:
+    def _stage(self, number: int, payloads: Payloads, reads: Reads, run: Pass | None) -> Payloads:
         stage = self.executor.stages[0, number]
         pairs = zip(stage.aggregations, self._cuts(stage.aggregations), self.scales[number], strict=True)
         aggregations = [one.over(cut, scales) for one, cut, scales in pairs]
+        if run is not None:
+            return run(stage, payloads, aggregations)
         return stage.evaluate(reads.slots[0], payloads, reads, aggregations)
 
     def _cuts(self, aggregations: Sequence[Aggregation]) -> list[CutStore]:

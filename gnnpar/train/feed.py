@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from torch import Tensor
+
 from gnnpar.batch import ChunkedGraph, slot_order
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Mesh
@@ -61,6 +63,10 @@ class ChunkFeed:
         if always_exact or not self.policy.refreshes(step):
             return None
         return self._planner.refresh(step)
+
+    def histories(self, step: int) -> tuple[Tensor, int]:
+        """In which step each chunk last ran, `[C]`; the offset of the copy that `step` reads as history."""
+        return self._planner.ran_in, self._planner.history_offset(step)
 
     @property
     def trained(self) -> ChunkedGraph:

@@ -55,6 +55,8 @@ class Epoch:
                 "test_metric": number_or_null(self.scores.test),
                 "val_loss": number_or_null(self.scores.val_loss),
             }
+            if self.scores.history_error is not None:
+                row["history_error"] = self.scores.history_error
         return row
 
 
@@ -141,6 +143,8 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
         "total_time_s": time.perf_counter() - start,
         **_across_ranks(trainer, tally),
     }
+    if scores is not None and scores.history_error is not None:
+        summary["history_error"] = scores.history_error
     return Outcome(summary, best_state)
 
 

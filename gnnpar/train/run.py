@@ -167,6 +167,16 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             "and ways do not reduce such statistics within a pass; use model.norm=layer, "
             "batch.kind=clusters, or parallel.ways=1"
         )
+    if network.chunk_dependent and config.batch.joined > 1:
+        faults.add(
+            "batch.joined: the model normalises over all rows that run together (such as model.norm=batch), "
+            "and joined chunks do so one by one; use model.norm=layer, or fewer batch.num_chunks"
+        )
+    if network.chunk_dependent and config.trace.history_error:
+        faults.add(
+            "trace.history_error: the model normalises over all rows that run together (such as "
+            "model.norm=batch), so no embedding of it is the exact one; leave it out, or use model.norm=layer"
+        )
     partition = None
     if config.partition.path is not None:  # cheap to read: its faults come with the others
         with faults.collected():

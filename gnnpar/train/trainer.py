@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TypeVar
 
@@ -191,7 +191,11 @@ class Trainer:
 
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
-        return self.evaluator.run(self.feed.whole)
+        scores = self.evaluator.run(self.feed.whole)
+        if not self.config.trace.history_error:
+            return scores
+        ran_in, offset = self.feed.histories(self.step)
+        return replace(scores, history_error=self.evaluator.history_error(self.feed.whole, ran_in, offset))
 
     def _share_loss(self, loss: Tensor | None) -> float:
         value = torch.zeros(1, dtype=torch.float64, device=self.context.device)

@@ -195,3 +195,28 @@ def test_broken_config_files_are_reported(tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(InputError, match="absent"):
         compose(configs=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["batch.joined=3"], "batch.joined: 3 chunks a micro-batch do not divide batch.num_chunks=8"),
+        (["batch.steps_per_epoch=3"], "batch.steps_per_epoch: 3 steps cannot share 8 micro-batches"),
+        (["batch.joined=4", "batch.steps_per_epoch=8"], "cannot share 2 micro-batches"),
+        (["batch.joined=2", "batch.kind=clusters"], "use batch.kind=chunks, with history.mode=drop"),
+        (["batch.steps_per_epoch=2", "history.mode=snapshot"], "batch.steps_per_epoch: a snapshot is of one"),
+        (["history.warmup_steps=0", "history.mode=snapshot"], "history.warmup_steps: the first snapshot"),
+        (["history.refresh_every=2", "history.mode=snapshot"], "use history.period"),
+        (["history.refresh_every=2", "history.mode=drop"], "leave it out"),
+        (["history.store=disk", "device=cuda"], "history.store: files are mapped into the CPU's memory"),
+    ],
+)
+def test_steps_and_histories_that_do_not_fit(overrides, told):
+    assert told in only_fault(*overrides)
+
+
+def test_compensation_names_every_key_that_it_needs_otherwise():
+    faults = faults_of("history.compensate=true", "history.gamma=2", "history.mode=drop")
+    assert len(faults) == 4
+    for needed in ("history.mode=latest", "history.gamma=1", "history.warmup_steps=0", "use more steps"):
+        assert any(needed in fault and fault.startswith("history.compensate: ") for fault in faults), needed

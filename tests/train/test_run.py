@@ -10,6 +10,7 @@ from torch import nn
 
 from gnnpar.config import compose
 from gnnpar.errors import InputError
+from gnnpar.history import MappedRows
 from gnnpar.model import LayerStack
 from gnnpar.model.layers import GCN
 from gnnpar.train.run import RunResult, prepare, start
@@ -66,6 +67,24 @@ def test_ways_that_read_each_other_need_models_that_look_at_rows_one_by_one(soun
     assert fault.startswith("parallel.ways: ") and "use model.norm=layer" in fault
     for cure in ("model.norm=layer", "batch.kind=clusters", "parallel.ways=1"):
         prepare(compose([*BASE, *keys, cure]), sound, None)
+
+
+def test_joined_chunks_need_models_that_look_at_rows_one_by_one(sound):
+    keys = ["batch.joined=2", "model.name=gcn", "model.norm=batch"]
+    (fault,) = faults_of(sound, *keys)
+    assert fault.startswith("batch.joined: ") and "use model.norm=layer" in fault
+    for cure in ("model.norm=layer", "batch.joined=1"):
+        prepare(compose([*BASE, *keys, cure]), sound, None)
+
+
+def test_histories_of_another_graph_are_refused_before_anything_starts(sound, tmp_path):
+    keys = ["history.store=disk", f"history.dir={tmp_path}"]
+    chunked = prepare(compose([*BASE, *keys]), sound, None)
+    rows = MappedRows(tmp_path / "rank0-replica0-layer1.rows", chunked.graph, 1)
+    rows.open(40, 8, torch.float32)
+    prepare(compose([*BASE, *keys]), sound, None)
+    (fault,) = faults_of(sound, *keys, "partition.method=random")
+    assert fault.startswith("history.dir: ") and "choose another folder" in fault
 
 
 def test_more_ways_than_vertices_are_refused(sound):
