@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -68,6 +70,16 @@ class CutStore:
                 self._buffer = self.mapped.open(rows, width, x.dtype)
             else:
                 self._buffer = x.new_empty(rows, width)
+
+    def state(self) -> dict[str, Any]:
+        """The buffer itself and the shape of a row; empty before the first write."""
+        return {} if self._buffer is None else {"cut": self._buffer, "tail": self.tail}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state` gave."""
+        if "cut" in state:
+            self.allocate(state["cut"].new_empty(0, *state["tail"]))
+            self.buffer.copy_(state["cut"])
 
     def release(self) -> None:
         """Nothing is read or written for a while: rows in a file need no memory until then."""

@@ -9,7 +9,7 @@ the chunks of one slot finish each of these before the next begins. After `write
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -40,6 +40,12 @@ class Aggregation(Protocol):
         Args:
             scales: of the graph that is evaluated (for `Pull`).
         """
+
+    def state(self) -> dict[str, Any]:
+        """What later steps read: tensors in use, not copies, and the shape of a row."""
+
+    def load(self, state: Mapping[str, Any], chunks: Sequence[Chunk]) -> None:
+        """Put back what `state` gave, between two steps."""
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         """Store the chunk's cut `[n, K]` in the live copy."""
@@ -115,6 +121,15 @@ class PullAggregation:
         if self.compensates or self.packs:
             return _ForwardPull(cut, scales or self.scales)
         return PullAggregation(cut, scales or self.scales, self._z)
+
+    def state(self) -> dict[str, Any]:
+        kept = {"gradient": self.z} if self.compensates and self._z is not None else {}
+        return self.cut.state() | kept
+
+    def load(self, state: Mapping[str, Any], chunks: Sequence[Chunk]) -> None:
+        self.cut.load(state)
+        if "gradient" in state:
+            self.z.copy_(state["gradient"])
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         self.cut.write(chunk.start, x, reads.live, _slice(self.scales.c, chunk))
@@ -272,6 +287,13 @@ class PushAggregation:
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PushAggregation:
         return PushAggregation(cut, self.layer)
+
+    def state(self) -> dict[str, Any]:
+        return self.cut.state() | {"sent": {chunk.index: sent for chunk, sent in self._sent.items()}}
+
+    def load(self, state: Mapping[str, Any], chunks: Sequence[Chunk]) -> None:
+        self.cut.load(state)
+        self._sent = {chunks[index]: sent for index, sent in state["sent"].items()}
 
     def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
         self.cut.write(chunk.start, x, reads.live)

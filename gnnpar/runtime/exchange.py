@@ -74,8 +74,7 @@ class HistoryExchange:
 
 def _stores(stage: Stage) -> Iterator[tuple[int, CutStore]]:
     """(global index of the layer, its cut)."""
-    layers = (index for index, layer in stage.layers if layer.operator is not None)
-    for index, aggregation in zip(layers, stage.aggregations, strict=True):
+    for index, aggregation in stage.aggregating():
         yield index, aggregation.cut
 
 

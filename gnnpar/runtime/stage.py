@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -101,6 +101,11 @@ class Stage:
     def parameters(self) -> list[Parameter]:
         """Of all layers, in order, each once."""
         return list({id(p): p for _, layer in self.layers for p in layer.parameters()}.values())
+
+    def aggregating(self) -> Iterator[tuple[int, Aggregation]]:
+        """(global index of the layer, its aggregation)."""
+        layers = (index for index, layer in self.layers if layer.operator is not None)
+        return zip(layers, self.aggregations, strict=True)
 
     def batch_norms(self) -> list[BatchNorm]:
         """Those of all layers, in order: they collect statistics over a step."""

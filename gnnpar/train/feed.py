@@ -64,9 +64,14 @@ class ChunkFeed:
             return None
         return self._planner.refresh(step)
 
-    def histories(self, step: int) -> tuple[Tensor, int]:
-        """In which step each chunk last ran, `[C]`; the offset of the copy that `step` reads as history."""
-        return self._planner.ran_in, self._planner.history_offset(step)
+    @property
+    def ran_in(self) -> Tensor:
+        """`[C]`, the step in which each chunk last ran."""
+        return self._planner.ran_in
+
+    def history_offset(self, step: int) -> int:
+        """In a cut's buffer, of the copy that `step` reads as history."""
+        return self._planner.history_offset(step)
 
     @property
     def trained(self) -> ChunkedGraph:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from gnnpar.trace import Recorder
 from gnnpar.train.assemble import build_executor, deal_layers
 from gnnpar.train.evaluation import Evaluator, Scores
 from gnnpar.train.feed import ChunkFeed
+from gnnpar.train.histories import histories_state, load_histories
 from gnnpar.train.memory import release_freed_memory
 from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
 
@@ -194,8 +195,17 @@ class Trainer:
         scores = self.evaluator.run(self.feed.whole)
         if not self.config.trace.history_error:
             return scores
-        ran_in, offset = self.feed.histories(self.step)
-        return replace(scores, history_error=self.evaluator.history_error(self.feed.whole, ran_in, offset))
+        offset = self.feed.history_offset(self.step)
+        error = self.evaluator.history_error(self.feed.whole, self.feed.ran_in, offset)
+        return replace(scores, history_error=error)
+
+    def histories_state(self) -> dict[str, Any]:
+        """What the next step reads of earlier ones (see `gnnpar.train.histories`)."""
+        return histories_state(self.executor.stages, self.feed)
+
+    def load_histories(self, state: Mapping[str, Any]) -> None:
+        """Put back what `histories_state` gave at this step. Raises `InputError` where it does not fit."""
+        load_histories(self.executor.stages, self.feed, state)
 
     def _share_loss(self, loss: Tensor | None) -> float:
         value = torch.zeros(1, dtype=torch.float64, device=self.context.device)

@@ -107,3 +107,45 @@ def test_the_error_of_histories_is_what_age_makes_of_them(model):
     assert error(7, lr=1e-300) > 1e-3  # rows of masks that their neighbours no longer have
     assert error(7, lr=0.1) > error(1, lr=0.1) > 1e-6
     assert error(3, lr=0.1, batch=BatchConfig(num_chunks=4), memory=MemoryConfig(recompute=True)) > 1e-6
+
+
+COMPENSATED = {"gamma": 1.0, "warmup_steps": 0, "compensate": True}
+
+
+@pytest.mark.parametrize("model", ["gcnii", "gat"])
+@pytest.mark.parametrize("history", [COMPENSATED, {"mode": "latest"}, {"mode": "snapshot", "period": 3}])
+def test_a_run_goes_on_from_its_histories_bit_by_bit(tmp_path, model, history):
+    batch = BatchConfig(num_chunks=6) if history.get("mode") == "snapshot" else BatchConfig(**BATCH)
+    config = make_config({"name": model}, batch=batch, history=history)
+    first, second = make_trainer(config), make_trainer(config)
+    assert first.histories_state()["ran_in"].eq(0).all()
+    steps_of(first, 5)
+    torch.save(first.histories_state(), tmp_path / "histories.pt")
+    for name, value in second.parameters().items():
+        value.copy_(first.parameters()[name])
+    second.step = first.step
+    second.load_histories(torch.load(tmp_path / "histories.pt", weights_only=True))
+    for _ in range(4):
+        one, two = first.train_step(), second.train_step()
+        assert (one.loss, one.history_age, one.history_share) == (
+            two.loss,
+            two.history_age,
+            two.history_share,
+        )
+    for name, value in second.parameters().items():
+        assert torch.equal(value, first.parameters()[name])
+
+
+def test_histories_of_another_run_are_refused():
+    trainer = make_trainer(make_config())
+    steps_of(trainer, 2)
+    state = trainer.histories_state()
+    others = {
+        "another graph": (make_config(chunks=5), "in 4 chunks, but"),
+        "layers": (make_config({"num_layers": 2}), "the run has no such layer"),
+        "copies": (make_config(history={"mode": "snapshot"}), "keep history"),
+    }
+    for config, told in others.values():
+        with pytest.raises(InputError, match="histories of a checkpoint") as refused:
+            make_trainer(config).load_histories(state)
+        assert any(told in fault for fault in refused.value.faults)
