@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gnnpar.errors import InputError
@@ -27,7 +28,8 @@ def check(
 ) -> None:
     """Refuses a schedule that cannot be run as it stands.
 
-    Checked are: every F, B (or I and W), REDUCE and STEP exactly once and on the rank that holds the stage;
+    Checked are: every F, B (or I and W) and REDUCE exactly once and on the rank that holds the stage, a STEP for every
+    update, right after its last backward;
     every predecessor before its successor (see ``dependencies.predecessors``); no deadlock with asynchronous
     sends; in a lowered schedule, every message sent and received once, and between two ranks received in
     the order in which it was sent. Cost: one simulation, O(actions).
@@ -39,6 +41,8 @@ def check(
         InputError: with the reason, the rank × step grid and the offending cell marked.
     """
     unit = Costs()
+    if schedule.num_updates > 1:
+        _refuse_mixed_updates(schedule)
     outcome = run(schedule, unit, INDEPENDENT)
     if outcome.fault:
         raise explain(schedule, outcome, INDEPENDENT)
@@ -206,7 +210,9 @@ def _refuse_missing(schedule: Schedule, outcome: Outcome) -> None:
         mine = [batch for batch, holder in enumerate(owner) if holder == replica]
         for stage, rank in enumerate(row):
             at = replica * stages + stage
-            complete = state.total[at] == state.ended[at] == len(mine) and state.steps[at] == 1
+            complete = (
+                state.total[at] == state.ended[at] == len(mine) and state.steps[at] == schedule.num_updates
+            )
             if complete and (state.reduces[at] == 1 or schedule.num_replicas == 1):
                 continue
             present = {key for item in schedule.ranks[rank] for part in item.parts for key in _keys(part)}
@@ -221,6 +227,34 @@ def _refuse_missing(schedule: Schedule, outcome: Outcome) -> None:
         rank = schedule.rank_of(0)
         end = len(schedule.ranks[rank])
         raise _error(schedule, rank, end, f"micro-batch {', '.join(lost[:8])} is never run")
+
+
+def _refuse_mixed_updates(schedule: Schedule) -> None:
+    """The gradients of one update must be complete at its STEP, and apart from those of the next."""
+    size = schedule.num_micro_batches // schedule.num_updates
+    for rank, program in enumerate(schedule.ranks):
+        steps: Counter[tuple[int, int]] = Counter()
+        ended: Counter[tuple[int, int]] = Counter()
+        for step, item in enumerate(program):
+            for part in item.parts:
+                held = part.replica, part.stage
+                if part.kind in (Kind.B, Kind.I, Kind.W):
+                    ended[held] += len(part.micro_batches) * (part.kind != Kind.I)
+                    wrong = [m for m in part.micro_batches if schedule.update_of(m) != steps[held]]
+                    if wrong:
+                        reason = (
+                            f"{part}: micro-batch {wrong[0]} belongs to update {schedule.update_of(wrong[0])}, "
+                            f"but this is the stretch of update {steps[held]}"
+                        )
+                        raise _error(schedule, rank, step, reason)
+                elif part.kind == Kind.STEP:
+                    steps[held] += 1
+                    if ended[held] != steps[held] * size:
+                        reason = (
+                            f"{part} is update {steps[held] - 1}, which takes {size} backwards; "
+                            f"there are {ended[held] - (steps[held] - 1) * size} before it"
+                        )
+                        raise _error(schedule, rank, step, reason)
 
 
 def _refuse_unmatched(schedule: Schedule) -> None:

@@ -132,7 +132,8 @@ def predecessors(
         elif action.kind in (Kind.B, Kind.I):
             readers = dependencies.readers
             add(Kind.F, (stage,), (batch,))
-            add(Kind.B, schedule.successors(stage), (batch,) if readers is None else readers[batch])
+            if not schedule.detached:
+                add(Kind.B, schedule.successors(stage), (batch,) if readers is None else readers[batch])
             if dependencies.backward_in_reverse and after[batch] >= 0:
                 add(Kind.B, (stage,), (after[batch],))
         elif action.kind == Kind.W:

@@ -92,6 +92,8 @@ def _plan(
         dependencies.forward_in_order,
         dependencies.backward_in_reverse,
         dependencies.reads is not None,
+        schedule.num_updates,
+        schedule.detached,
     )
     return kernel.Plan(
         codes=make.codes(schedule),

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
     codes: Any  # all programs, rank after rank
     ptr: Any  # [P+1] first code of each rank
-    sizes: Any  # R, S, E, M, P, lowered, rendezvous, full overlap, in order, in reverse, exact
+    sizes: Any  # R, S, E, M, P, lowered, rendezvous, full overlap, in order, in reverse, exact, U, detached
     rank_of: Any  # [R*S]
     in_ptr: Any  # [S+1] into in_edge
     in_edge: Any

@@ -38,6 +38,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
     R, S, E, M, P = p.sizes[0], p.sizes[1], p.sizes[2], p.sizes[3], p.sizes[4]
     lowered, rendezvous, full = p.sizes[5], p.sizes[6], p.sizes[7]
     in_order, in_reverse, exact = p.sizes[8], p.sizes[9], p.sizes[10]
+    updates, detached = p.sizes[11], p.sizes[12]
     RSM, REM = R * S * M, R * E * M
     top = 0
     for r in range(P - 1, -1, -1):
@@ -99,7 +100,7 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                     if t < 0:
                         blocked = True
                     ready = max(ready, t)
-                    for x in range(p.out_ptr[s], p.out_ptr[s + 1]):
+                    for x in range(p.out_ptr[s], p.out_ptr[s] if detached else p.out_ptr[s + 1]):
                         q = REM + (rep * E + p.out_edge[x]) * M
                         if exact:
                             for y in range(p.readers_ptr[m], p.readers_ptr[m + 1]):
@@ -197,9 +198,10 @@ def advance(p, st):  # type: ignore[no-untyped-def]
                         return DUPLICATE, r, k
                     blocked = st.ended[here] < st.total[here]
                 else:
-                    if st.steps[here]:
+                    if st.steps[here] == updates:
                         return DUPLICATE, r, k
-                    blocked = st.ended[here] < st.total[here] or st.posted[s] < st.expected[s]
+                    due = (st.steps[here] + 1) * st.total[here]
+                    blocked = st.ended[here] * updates < due or st.posted[s] < st.expected[s]
                     if st.expected[s]:
                         ready = max(ready, st.reduced_at[s])
                     length = p.duration[STEP * R * S + here]

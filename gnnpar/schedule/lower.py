@@ -50,7 +50,7 @@ def _outgoing(schedule: Schedule, part: Action) -> Iterator[_Message]:
     """The messages that carry an action's results."""
     if part.kind == Kind.F:
         peers, send, receive = schedule.successors(part.stage), Kind.SEND_F, Kind.RECV_F
-    elif part.kind in (Kind.B, Kind.I):
+    elif part.kind in (Kind.B, Kind.I) and not schedule.detached:
         peers, send, receive = schedule.predecessors(part.stage), Kind.SEND_B, Kind.RECV_B
     else:
         return
@@ -68,7 +68,7 @@ def _incoming(schedule: Schedule, part: Action) -> Iterator[tuple[int, Action]]:
     """(rank of the sender, RECV) of every message that an action reads."""
     if part.kind == Kind.F:
         peers, receive = schedule.predecessors(part.stage), Kind.RECV_F
-    elif part.kind in (Kind.B, Kind.I):
+    elif part.kind in (Kind.B, Kind.I) and not schedule.detached:
         peers, receive = schedule.successors(part.stage), Kind.RECV_B
     else:
         return

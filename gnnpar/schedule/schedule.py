@@ -28,6 +28,10 @@ class Schedule:
             A rank here is one column of the pipeline: the ways that may share it all follow its program.
         edges: pairs of stages (from, to); default: the chain 0 → 1 → … → S−1.
         lowered: whether SEND and RECV have been inserted.
+        num_updates: U, STEPs of every stage: the k-th follows the backwards of micro-batches k · M/U to
+            (k+1) · M/U − 1 on that stage. More than one without a flush between them is what makes a
+            schedule asynchronous; which weights a pass then sees is not the schedule's to say.
+        detached: no gradient crosses from stage to stage (local learning).
     """
 
     name: str
@@ -37,6 +41,8 @@ class Schedule:
     placement: tuple[tuple[int, ...], ...] = ()
     edges: tuple[tuple[int, int], ...] | None = None
     lowered: bool = False
+    num_updates: int = 1
+    detached: bool = False
 
     def __post_init__(self) -> None:
         ranks: Iterable[Iterable[Item | int] | Program] = self.ranks
@@ -58,6 +64,11 @@ class Schedule:
         for key, value, most in counts:
             if not 1 <= value <= most:
                 faults.add(f"{key}: must be at least 1 and at most {most:,}, got {value}")
+        if self.num_updates < 1 or self.num_micro_batches % self.num_updates:
+            faults.add(
+                f"updates: {self.num_updates} must divide the number of micro-batches, "
+                f"{self.num_micro_batches}"
+            )
         for replica, row in enumerate(self.placement):
             if len(row) != self.num_stages:
                 faults.add(f"placement of replica {replica}: {len(row)} entries for {self.num_stages} stages")
@@ -74,6 +85,10 @@ class Schedule:
         """The edges of the graph of stages (never None)."""
         assert self.edges is not None
         return self.edges
+
+    def update_of(self, micro_batch: int) -> int:
+        """The update that a micro-batch's gradients go into."""
+        return micro_batch * self.num_updates // self.num_micro_batches
 
     @property
     def num_ranks(self) -> int:
@@ -122,6 +137,10 @@ class Schedule:
             f"micro_batches: {self.num_micro_batches}",
             f"lowered: {str(self.lowered).lower()}",
         ]
+        if self.num_updates > 1:
+            lines.append(f"updates: {self.num_updates}")
+        if self.detached:
+            lines.append("detached: true")
         lines += [f"placement@{copy}: {' '.join(map(str, row))}" for copy, row in enumerate(self.placement)]
         if not self.is_chain:
             lines.append("edges: " + " ".join(f"{source}>{target}" for source, target in self.stage_edges))
@@ -147,6 +166,8 @@ class Schedule:
                 num_stages=int(fields["stages"]),
                 num_micro_batches=int(fields["micro_batches"]),
                 lowered=fields["lowered"] == "true",
+                num_updates=int(fields.get("updates", 1)),
+                detached=fields.get("detached") == "true",
                 ranks=tuple(
                     Program(map(parse_item, value.split()))
                     for key, value in fields.items()
@@ -174,6 +195,8 @@ class Schedule:
                 "stages": self.num_stages,
                 "micro_batches": self.num_micro_batches,
                 "lowered": self.lowered,
+                "updates": self.num_updates,
+                "detached": self.detached,
                 "placement": self.placement,
                 "edges": self.stage_edges,
                 "ranks": [rank.texts() for rank in self.ranks],
@@ -189,6 +212,8 @@ class Schedule:
             num_stages=read["stages"],
             num_micro_batches=read["micro_batches"],
             lowered=read["lowered"],
+            num_updates=read.get("updates", 1),
+            detached=read.get("detached", False),
             placement=tuple(map(tuple, read["placement"])),
             edges=tuple((source, target) for source, target in read["edges"]),
             ranks=tuple(Program(map(parse_item, rank)) for rank in read["ranks"]),

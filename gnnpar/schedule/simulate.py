@@ -178,12 +178,13 @@ def _kind(code: int) -> int:
 
 
 def _count_messages(schedule: Schedule, outcome: Outcome) -> int:
-    """Messages between ranks: counted where they are explicit, else two per micro-batch and cut edge."""
+    """Messages between ranks: counted where they are explicit, else one per micro-batch and cut edge, and
+    one for its gradient."""
     if schedule.lowered:
         return sum(_kind(code) in (Kind.SEND_F, Kind.SEND_B) for code in outcome.plan.codes)
     total = outcome.state.total
     count = 0
     for replica, row in enumerate(schedule.placement):
         cut = sum(row[source] != row[target] for source, target in schedule.stage_edges)
-        count += 2 * cut * int(total[replica * schedule.num_stages])
+        count += (1 if schedule.detached else 2) * cut * int(total[replica * schedule.num_stages])
     return count

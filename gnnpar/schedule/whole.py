@@ -34,4 +34,12 @@ def whole(like: Schedule, backward: bool = True) -> Schedule:
         program += [Action(Kind.STEP, stage, (), replica) for replica, stage in held]
         ranks.append(Program(program))
     name = f"{like.name}, whole"
-    return Schedule(name, like.num_stages, 1, tuple(ranks), like.placement, like.stage_edges)
+    return Schedule(
+        name,
+        like.num_stages,
+        1,
+        tuple(ranks),
+        like.placement,
+        like.stage_edges,
+        detached=like.detached,
+    )

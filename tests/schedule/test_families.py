@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gnnpar.errors import InputError
-from gnnpar.schedule import Action, Costs, Kind, Schedule, check, lower, simulate
+from gnnpar.schedule import Action, Costs, Kind, Schedule, check, lower, parse_item, simulate
 from gnnpar.schedule.draw import grid
 from gnnpar.schedule.families import FAMILIES
 
@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parents[1] / "data" / "schedules"
 NAMES = (
     "gpipe one_f_one_b dapple_pa dapple_pb bapipe_1f1b_as bapipe_fbp_as bapipe_1f1b_sno bapipe_1f1b_so "
     "looped_bfs interleaved hanayo chimera bitpipe zb_h1 zb_h2 zb_v dualpipe dualpipe_v "
-    "naive_2bp gpipe_2bp one_f_one_b_2bp graphpipe gems"
+    "naive_2bp gpipe_2bp one_f_one_b_2bp graphpipe gems async_1f1b local_learning"
 )
 DEPTHS = (2, 3, 4, 8)
 HALVES = Costs(F=1, I=1, W=1)
@@ -326,3 +326,67 @@ def test_counts_that_a_family_is_not_defined_for(name, stages, batches, word):
 def test_unknown_options_are_refused():
     with pytest.raises(InputError, match="chunk: not an option of interleaved; known: chunks"):
         FAMILIES["interleaved"](2, 4, chunk=2)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("size", [1, 3])
+def test_async_1f1b_never_waits_between_its_updates(depth, size):
+    updates = 4 * depth
+    found = run("async_1f1b", depth, updates * size, EQUAL, updates=updates)
+    flushed = run("one_f_one_b", depth, updates * size, EQUAL)
+    assert (found.makespan, found.peak_in_flight) == (flushed.makespan, flushed.peak_in_flight)
+    for rank in range(depth):
+        mine = [timed for timed in found.timeline if timed.rank == rank]
+        start = min(timed.start for timed in mine if timed.action.kind is Kind.B)
+        end = max(timed.end for timed in mine if timed.action.kind is Kind.F)
+        assert sum(t.end - t.start for t in mine if start <= t.start and t.end <= end) == end - start
+    # Updates between the forward and the backward of a micro-batch, once the pipeline is full: the delay.
+    for stage, program in enumerate(found.schedule.ranks):
+        steps, seen, delays = 0, {}, set()
+        for action in program:
+            if action.kind is Kind.F:
+                seen[action.micro_batch] = steps
+            elif action.kind is Kind.B and action.micro_batch >= depth:
+                delays.add(steps - seen[action.micro_batch])
+            steps += action.kind is Kind.STEP
+        assert steps == updates
+        if size == 1:
+            assert delays == {depth - 1 - stage}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_local_learning_waits_at_its_start_only(depth):
+    found = run("local_learning", depth, 12, DOUBLE, updates=6)
+    assert found.makespan == 12 * 3 + (depth - 1)
+    assert found.window_idle == (0.0,) * depth
+    assert found.peak_in_flight == (1,) * depth
+    assert found.messages == 12 * (depth - 1)
+
+
+@pytest.mark.parametrize("name", ["async_1f1b", "local_learning"])
+def test_updates_round_trip_and_must_divide(name):
+    schedule = lower(FAMILIES[name](3, 6, updates=3))
+    check(schedule)
+    assert Schedule.from_text(schedule.to_text()) == Schedule.from_json(schedule.to_json()) == schedule
+    assert [schedule.update_of(batch) for batch in range(6)] == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(InputError, match="updates: 4 must divide the number of micro-batches, 6"):
+        FAMILIES[name](3, 6, updates=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0F0 0B0 0F1 0STEP 0B1 0STEP", None),
+        ("0F0 0F1 0B1 0STEP 0B0 0STEP", "0B1: micro-batch 1 belongs to update 1"),
+        ("0F0 0F1 0B0 0B1 0STEP 0STEP", "0B1: micro-batch 1 belongs to update 1"),
+        ("0F0 0STEP 0F1 0B0 0STEP 0B1", "0STEP is update 0, which takes 1 backwards; there are 0 before it"),
+        ("0F0 0F1 0B0 0STEP 0B1", "0STEP missing"),
+        ("0F0 0F1 0B0 0STEP 0B1 0STEP 0STEP", "0STEP is update 2"),
+    ],
+)
+def test_gradients_of_one_update_stay_apart_from_the_next(text, reason):
+    schedule = Schedule("by hand", 1, 2, ([parse_item(item) for item in text.split()],), num_updates=2)
+    if reason is None:
+        return check(schedule)
+    with pytest.raises(InputError, match=re.escape(reason)):
+        check(schedule)

@@ -39,6 +39,9 @@ def schedules(draw, names=tuple(FAMILIES)):
     elif name == "graphpipe":
         pairs = [(a, b) for b in range(stages) for a in range(b)]
         options = {"edges": sorted(draw(st.sets(st.sampled_from(pairs)))) if pairs else []}
+    elif name in ("async_1f1b", "local_learning"):
+        options = {"updates": draw(st.integers(1, 3))}
+        batches *= options["updates"]
     else:
         options = {}
     if name in (*EVEN, "gems"):
