@@ -28,11 +28,11 @@ def check(
 ) -> None:
     """Refuses a schedule that cannot be run as it stands.
 
-    Checked are: every F, B (or I and W) and REDUCE exactly once and on the rank that holds the stage, a STEP for every
-    update, right after its last backward;
-    every predecessor before its successor (see ``dependencies.predecessors``); no deadlock with asynchronous
-    sends; in a lowered schedule, every message sent and received once, and between two ranks received in
-    the order in which it was sent. Cost: one simulation, O(actions).
+    Checked are: every F, B (or I and W) and REDUCE exactly once and on the rank that holds the stage; a STEP
+    for every update, after its backwards and before those of the next; every predecessor before its successor
+    (see ``dependencies.predecessors``); no deadlock with asynchronous sends; in a lowered schedule, every
+    message sent and received once, and between two ranks received in the order in which it was sent. Cost:
+    one simulation, O(actions).
 
     Args:
         batch, neighbours, gradient, reads: what micro-batches read of each other, as ``dependencies_for``.
@@ -220,6 +220,9 @@ def _refuse_missing(schedule: Schedule, outcome: Outcome) -> None:
             wanted += [("REDUCE", stage, -1, replica, -1)] * (schedule.num_replicas > 1)
             wanted.append(("STEP", stage, -1, replica, -1))
             absent = [_name(key) for key in wanted if key not in present]
+            missing = schedule.num_updates - int(state.steps[at])
+            if not absent:
+                absent = [f"{missing} of {schedule.num_updates} updates, {_name(wanted[-1])},"]
             text = f"{', '.join(absent[:8])}{' …' if len(absent) > 8 else ''} missing"
             raise _error(schedule, rank, len(schedule.ranks[rank]), text)
     lost = [str(batch) for batch, holder in enumerate(owner) if state.owner[batch] < 0]
@@ -242,8 +245,9 @@ def _refuse_mixed_updates(schedule: Schedule) -> None:
                     ended[held] += len(part.micro_batches) * (part.kind != Kind.I)
                     wrong = [m for m in part.micro_batches if schedule.update_of(m) != steps[held]]
                     if wrong:
+                        own = schedule.update_of(wrong[0])
                         reason = (
-                            f"{part}: micro-batch {wrong[0]} belongs to update {schedule.update_of(wrong[0])}, "
+                            f"{part}: micro-batch {wrong[0]} belongs to update {own}, "
                             f"but this is the stretch of update {steps[held]}"
                         )
                         raise _error(schedule, rank, step, reason)
