@@ -28,6 +28,7 @@ __all__ = [
     "ScheduleConfig",
     "TraceConfig",
     "TrainConfig",
+    "WeightsConfig",
 ]
 
 PositiveInt = Annotated[int, AtLeast(1)]
@@ -167,6 +168,31 @@ class ScheduleConfig(Section):
     """hanayo: waves; null: the family's own."""
     advance: NaturalInt | None = None
     """one_f_one_b: forwards run ahead (AvgPipe); null: none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsConfig(Section):
+    """Which weights a pass sees, where stages update without waiting for each other."""
+
+    section: ClassVar[str] = "weights"
+
+    policy: Literal[
+        "flush", "live", "stash", "vertical", "double", "spectrain", "xpipe", "pipeoptim", "pipemare", "local"
+    ] = "flush"
+    """`flush`: updates wait for all passes. Without a flush (`schedule.name=async_1f1b`), passes read the
+    newest weights (`live`); backward those of its forward (`stash`), of the version the first stage had
+    (`vertical`), or of the one before (`double`); predicted ones (`spectrain`, `xpipe`, `pipeoptim`); or
+    backward the newest less an estimate of what changed (`pipemare`). `local`: losses of their own for all
+    stages (`schedule.name=local_learning`)."""
+    distance: Literal["paper", "exact"] = "paper"
+    """How far `spectrain`, `xpipe` and `pipeoptim` predict: by their published formula, or as many updates as
+    the schedule shows."""
+    decay: Annotated[float, Between(0, 1, open_end=True)] = 0.135
+    """`pipemare`: weight that an average of the updates keeps over the delay of a stage (D)."""
+    horizon: NaturalInt = 0
+    """`pipemare`: updates over which learning rates rise from what their delay allows to `train.lr` (T1)."""
+    sync_epochs: NaturalInt = 0
+    """First epochs whose updates do wait for all passes (PipeMare's T3)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +353,7 @@ class RunConfig(Section):
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    weights: WeightsConfig = field(default_factory=WeightsConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)

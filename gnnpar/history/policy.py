@@ -38,9 +38,13 @@ class HistoryPolicy:
 
     @classmethod
     def of(cls, config: RunConfig) -> HistoryPolicy:
-        """That of the configuration; independent micro-batches have no history and need no warm-up."""
+        """That of the configuration; independent micro-batches have no history and need no warm-up.
+
+        Without a flush (`weights.policy`), all updates of an epoch are made in one step.
+        """
+        steps = config.batch.steps_per_epoch if config.weights.policy == "flush" else 1
         if config.batch.kind == "clusters":
-            return cls("drop", 1, 0.0, 0, steps_per_epoch=config.batch.steps_per_epoch)
+            return cls("drop", 1, 0.0, 0, steps_per_epoch=steps)
         history = config.history
         return cls(
             history.mode,
@@ -49,7 +53,7 @@ class HistoryPolicy:
             history.warmup_steps,
             history.refresh_every,
             history.compensate,
-            config.batch.steps_per_epoch,
+            steps,
         )
 
     def is_exact(self, step: int) -> bool:

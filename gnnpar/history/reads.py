@@ -57,6 +57,7 @@ class Reads:
         views: of each replica, where there are several.
         age_max: of the oldest row read.
         num_reads: edge reads of the step.
+        num_updates: that the step makes, each over as many slots as the others.
     """
 
     planner: ReadsPlanner
@@ -72,6 +73,7 @@ class Reads:
     views: tuple[Reads, ...] = ()
     age_max: int = 0
     num_reads: int = 0
+    num_updates: int = 1
 
     def of(self, replica: int) -> Reads:
         """What the chunks of one replica read."""
@@ -103,6 +105,18 @@ class Reads:
         if policy.compensate:
             return (chunked.num_labels((chunked.whole,)) or 1) / policy.steps_per_epoch
         return self.labelled or 1
+
+    def divisor(self, chunk: Chunk) -> float:
+        """What a chunk's summed loss is divided by: that of the update which it is part of."""
+        if self.num_updates == 1:
+            return self.normaliser
+        return self._divisors[int(self.position[chunk.index]) * self.num_updates // len(self.slots)]
+
+    @cached_property
+    def _divisors(self) -> tuple[int, ...]:
+        size = len(self.slots) // self.num_updates
+        parts = [self.slots[at : at + size] for at in range(0, len(self.slots), size)]
+        return tuple(self.planner.chunked.num_labels(c for slot in part for c in slot) or 1 for part in parts)
 
     @cached_property
     def forward_edges(self) -> Edges:

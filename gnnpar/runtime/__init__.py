@@ -2,19 +2,27 @@
 
 from gnnpar.runtime.aggregation import Aggregation
 from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales
+from gnnpar.runtime.delayed import DelayedOptimizer
 from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.executor import Executor
+from gnnpar.runtime.policies import POLICIES, WeightPolicy
 from gnnpar.runtime.stage import OUT, Payload, Payloads, Slot, Stage
+from gnnpar.runtime.weights import PassPlan, StageWeights
 
 __all__ = [
     "OUT",
+    "POLICIES",
     "Aggregation",
+    "DelayedOptimizer",
     "Executor",
     "HistoryExchange",
+    "PassPlan",
     "Payload",
     "Payloads",
     "Slot",
     "Stage",
+    "StageWeights",
+    "WeightPolicy",
     "build_stage",
     "needs_two_copies",
     "pull_scales",

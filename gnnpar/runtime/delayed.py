@@ -12,7 +12,7 @@ from gnnpar.errors import Faults
 from gnnpar.model.fused import WeightGradient
 from gnnpar.runtime.deferred import DeferredWeights, add_weight_gradients
 from gnnpar.runtime.policies import POLICIES
-from gnnpar.runtime.weights import PassPlan, StageWeights, delay_of, rate_factor
+from gnnpar.runtime.weights import PassPlan, StageWeights
 
 __all__ = ["DelayedOptimizer"]
 
@@ -62,18 +62,22 @@ class DelayedOptimizer:
                 faults.add(f"{key}: must be at least 1, got {value}")
         faults.raise_if_any()
         self.policy = POLICIES[policy]
-        self.size, self.horizon = micro_batches, horizon
+        self.size = micro_batches
         self.micro_batch = 0
         self._pending: list[WeightGradient] = []
         count = len(stages)
         self.stages = [
             StageWeights(
-                named, make_optimizer, self.policy, self._plan(s, count, decay), count // micro_batches + 3
+                named,
+                make_optimizer,
+                self.policy,
+                self._plan(s, count, decay, horizon),
+                count // micro_batches + 3,
             )
             for s, named in enumerate(stages)
         ]
 
-    def _plan(self, stage: int, num_stages: int, decay: float) -> PassPlan:
+    def _plan(self, stage: int, num_stages: int, decay: float, horizon: int) -> PassPlan:
         distances = self.policy.distances
         ahead = None
         if distances is not None:
@@ -86,6 +90,7 @@ class DelayedOptimizer:
             ahead,
             lambda micro_batch: max(0, micro_batch - (num_stages - 1)) // self.size,
             decay,
+            horizon,
         )
 
     @contextmanager
@@ -93,7 +98,8 @@ class DelayedOptimizer:
         """The forward pass of the next micro-batch runs inside."""
         last = len(self.stages) - 1
         for s, stage in enumerate(self.stages):
-            stage.forward(self.micro_batch, max(0, self.micro_batch - (last - s)) // self.size)
+            updates = max(0, self.micro_batch - (last - s)) // self.size
+            stage.forward(self.micro_batch, stage.start + updates)
         if self.policy.rereads:
             with DeferredWeights(self._pending):
                 yield
@@ -110,9 +116,14 @@ class DelayedOptimizer:
         self._pending.clear()
         self.micro_batch += 1
         if self.micro_batch % self.size == 0:
-            for s, stage in enumerate(self.stages):
-                delay = delay_of(s, len(self.stages), self.size) if self.policy.corrects else 0.0
-                stage.step(rate_factor(delay, stage.now, self.horizon))
+            for stage in self.stages:
+                stage.step()
+
+    def flush(self) -> None:
+        """Let the pipeline run empty before the next micro-batch, as at the end of an epoch."""
+        self.micro_batch = 0
+        for stage in self.stages:
+            stage.settle()
 
     def show_newest(self) -> None:
         """Let the model's parameters show the newest weights, as for evaluation; passes may go on then."""

@@ -17,6 +17,7 @@ from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.reduce import Reduction
 from gnnpar.runtime.stage import Payload, Payloads, Slot, Stage
+from gnnpar.runtime.weights import StageWeights
 from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
 
@@ -62,6 +63,10 @@ class Executor:
         device: of the payloads.
         mesh: the ways of every rank of the schedules; None: one each.
         histories: where replicas run different chunks of one graph.
+
+    Attributes:
+        weights: of every stage, where updates do not wait for all passes; then STEP makes them. Else whoever
+            runs the program updates at its end.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Executor:
         self.mesh = mesh
         self.histories = histories
         self.stages = dict(stages)
+        self.weights: Mapping[StageKey, StageWeights] = {}
         self.transport = transport
         self.recorder = recorder
         self.device = device
@@ -91,7 +97,8 @@ class Executor:
         mesh = self.mesh or Mesh((1,) * schedule.num_ranks, 1)
         column, _ = mesh.place_of(self.rank)
         program = [action for item in schedule.ranks[column] for action in item.parts]
-        splits = any(action.kind is Kind.I for action in program)
+        rereads = any(held.policy.rereads for held in self.weights.values())
+        splits = rereads or any(action.kind is Kind.I for action in program)
         refreshes = not any(action.kind in (Kind.B, Kind.I) for action in program)
         state = _Step(schedule, mesh, column, reads, step, splits, refreshes)
         waiting = deque(action for action in program if action.kind in _RECEIVES)
@@ -131,7 +138,10 @@ class Executor:
             state.reductions.append(
                 Reduction.start(action, state.schedule, state.mesh, self.stages, self.transport)
             )
-        elif action.kind is not Kind.STEP:  # updates follow when the whole program is done
+        elif action.kind is Kind.STEP:
+            if self.weights:
+                self.weights[action.replica, action.stage].step()
+        else:
             raise RunError(f"rank {self.rank}: {action}: no way to run {action.kind.name}")
 
     def _stage(self, action: Action) -> Stage:
@@ -146,6 +156,8 @@ class Executor:
         stage, slot = self._stage(action), self._own(batch, state)
         payloads = self._arrived(action, Kind.F, batch, stage.receives, state)
         reads = state.reads.of(action.replica)
+        if self.weights and not state.refreshes:
+            self.weights[action.replica, action.stage].forward(batch)
         if state.refreshes:
             out = stage.refresh(slot, payloads, reads, state.number)
         else:
@@ -158,6 +170,8 @@ class Executor:
     def _backward(self, action: Action, batch: int, state: _Step) -> None:
         stage, slot = self._stage(action), self._own(batch, state)
         gradients = self._arrived(action, Kind.B, batch, stage.sends, state)
+        if self.weights:
+            self.weights[action.replica, action.stage].backward(batch)
         out = stage.backward(slot, gradients, state.reads.of(action.replica), state.number)
         if action.kind is Kind.B and state.splits:
             stage.weight_gradients(slot)

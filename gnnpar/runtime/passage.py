@@ -130,7 +130,9 @@ class AutogradPassage:
         selects = self.segment.ends_row_by_row
         _, part.left = self.segment.run(z, part.entered, rows_of, rows if selects else None)
         assert part.left.h is not None
-        part.loss = self.targets.loss(part.left.h if selects else part.left.h[rows], chunk, reads.normaliser)
+        part.loss = self.targets.loss(
+            part.left.h if selects else part.left.h[rows], chunk, reads.divisor(chunk)
+        )
 
 
 @dataclass(frozen=True)

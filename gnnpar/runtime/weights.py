@@ -29,6 +29,7 @@ class PassPlan:
         ahead: of every micro-batch, updates to look ahead, forward and backward; None: no prediction.
         entry: of every micro-batch, updates that the first stage had made when it entered.
         decay: PipeMare's D, what is left after the delay of an average's weight.
+        horizon: updates over which PipeMare's rates rise to the given one; 0: at once.
     """
 
     stage: int
@@ -37,6 +38,7 @@ class PassPlan:
     ahead: Callable[[int], tuple[int, int]] | None
     entry: Callable[[int], int]
     decay: float = 0.135
+    horizon: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class StageWeights:
         named: the stage's trained parameters, by global name.
         make_optimizer: builds the optimizer of parameters by name.
         keep: versions kept beside those in flight; a replay in one process needs older ones.
+
+    Attributes:
+        start: updates made before the program that runs.
+        synchronous: for now updates do wait for all passes, and these read the newest weights.
     """
 
     def __init__(
@@ -85,7 +91,8 @@ class StageWeights:
         moving = policy.distances is not None or policy.corrects
         still = [torch.zeros_like(w) for w in first] if moving else None
         self._versions = deque([_Version(0, first, still, still if policy.corrects else None)], keep)
-        self._start = 0
+        self.synchronous = False
+        self.start = self._asynchronous = 0
         self._read: dict[int, Weights] = {}
         self._predicted: dict[bool, tuple[int, Weights]] = {}
 
@@ -107,6 +114,9 @@ class StageWeights:
         Args:
             now: updates made at the time of the pass, where that is in the past.
         """
+        if self.synchronous:
+            self.show_newest()
+            return
         base = self._version(self._base(micro_batch, self.now if now is None else now))
         weights = self._seen(base, micro_batch, backward=False)
         if not self.policy.rereads:
@@ -115,26 +125,26 @@ class StageWeights:
 
     def backward(self, micro_batch: int, now: int | None = None) -> None:
         """Let them show what its backward pass reads."""
+        if self.synchronous:
+            return
         if not self.policy.rereads:
             self._show(self._read.pop(micro_batch))
             return
         base = self._version(self.now if now is None else now)
         self._show(self._seen(base, micro_batch, backward=True))
 
-    def step(self, rate: float = 1.0) -> None:
-        """One update from the parameters' gradients, which are then forgotten.
-
-        Args:
-            rate: factor on the learning rate.
-        """
+    def step(self) -> None:
+        """One update from the parameters' gradients, which are then forgotten."""
         for master, parameter in zip(self.masters, self.parameters, strict=True):
             master.grad, parameter.grad = parameter.grad, None
+        factor = self._rate_factor()
         rates = [group["lr"] for group in self.optimizer.param_groups]
-        for group, value in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = value * rate
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * factor
         self.optimizer.step()
-        for group, value in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = value
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._asynchronous += not self.synchronous
         with torch.no_grad():
             self._versions.append(self._next(self._versions[-1], [m.detach().clone() for m in self.masters]))
         for master in self.masters:
@@ -143,7 +153,7 @@ class StageWeights:
     def settle(self) -> None:
         """At the end of a program, whose micro-batches start from 0 again: let the parameters show the newest
         version, and forget passes."""
-        self._start = self.now
+        self.start = self.now
         self._read.clear()
         self._predicted.clear()
         self.show_newest()
@@ -152,13 +162,19 @@ class StageWeights:
         """Let the parameters show the newest version."""
         self._show(self._versions[-1].weights)
 
+    def _rate_factor(self) -> float:
+        if self.synchronous or not self.policy.corrects:
+            return 1.0
+        delay = delay_of(self.plan.stage, self.plan.num_stages, self.plan.size)
+        return rate_factor(delay, self._asynchronous, self.plan.horizon)
+
     def _base(self, micro_batch: int, now: int) -> int:
         if self.policy.forward == "previous":
             return max(0, self._update_of(micro_batch) - 1)
-        return self._start + self.plan.entry(micro_batch) if self.policy.forward == "entry" else now
+        return self.start + self.plan.entry(micro_batch) if self.policy.forward == "entry" else now
 
     def _update_of(self, micro_batch: int) -> int:
-        return self._start + micro_batch // self.plan.size
+        return self.start + micro_batch // self.plan.size
 
     def _version(self, number: int) -> _Version:
         place = number - self._versions[0].number
@@ -216,4 +232,4 @@ def rate_factor(delay: float, step: int, horizon: int) -> float:
     """
     if horizon <= 0:
         return 1.0
-    return max(1.0, delay) ** -(1 - min(step / horizon, 1))
+    return float(max(1.0, delay) ** -(1 - min(step / horizon, 1)))

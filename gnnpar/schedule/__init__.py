@@ -10,6 +10,7 @@ from gnnpar.schedule.program import Program
 from gnnpar.schedule.reductions import with_reductions
 from gnnpar.schedule.schedule import Schedule
 from gnnpar.schedule.simulate import SimulationResult, Timed, simulate
+from gnnpar.schedule.updates import updates_before, updates_until_return
 from gnnpar.schedule.whole import whole
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "parse_item",
     "predecessors",
     "simulate",
+    "updates_before",
+    "updates_until_return",
     "whole",
     "with_reductions",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torch import Tensor
@@ -55,7 +55,8 @@ class ChunkFeed:
 
     def reads(self, step: int) -> Reads:
         """Who reads what in a step; asked for step after step."""
-        return self._planner.plan(step, self.order(step))
+        reads = self._planner.plan(step, self.order(step))
+        return reads if reads.exact else replace(reads, num_updates=self.schedule.num_updates)
 
     def refresh(self, step: int) -> Reads | None:
         """Who reads what in the refresh that comes before a step, if one does."""

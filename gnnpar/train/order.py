@@ -20,6 +20,7 @@ _KEYS = {
     "chunks": "schedule.chunks",
     "waves": "schedule.waves",
     "advance": "schedule.advance",
+    "updates": "batch.steps_per_epoch",
 }
 """What families call their arguments → what a configuration calls them."""
 
@@ -29,13 +30,16 @@ def runs_by_branch(config: RunConfig) -> bool:
     return config.schedule.name in FAMILIES and "edges" in FAMILIES[config.schedule.name].options
 
 
-def build_schedule(config: RunConfig, edges: Sequence[tuple[int, int]] | None = None) -> Schedule:
+def build_schedule(
+    config: RunConfig, edges: Sequence[tuple[int, int]] | None = None, flush: bool = False
+) -> Schedule:
     """The schedule of one step over its micro-batches and `parallel.stages` ranks. Stages are reduced where
     several ways share a rank. There are `batch.num_chunks` micro-batches, or as many as `batch.joined` and
     `batch.steps_per_epoch` leave.
 
     Args:
         edges: between stages, for a family that runs a graph of them; default: a chain.
+        flush: make the updates of a family that knows several one after the other.
 
     Raises:
         InputError: no such family, counts that it is not defined for, or an order that the micro-batches do
@@ -48,8 +52,12 @@ def build_schedule(config: RunConfig, edges: Sequence[tuple[int, int]] | None = 
     options: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if runs_by_branch(config):
         options["edges"] = tuple(pairwise(range(config.parallel.stages))) if edges is None else edges
+    batches = config.batch.micro_batches
+    if name in FAMILIES and "updates" in FAMILIES[name].options:
+        options |= {"updates": config.batch.steps_per_epoch, **({"flush": True} if flush else {})}
+        batches *= config.batch.steps_per_epoch
     try:
-        schedule = FAMILIES[name](config.parallel.stages, config.batch.micro_batches, **options)
+        schedule = FAMILIES[name](config.parallel.stages, batches, **options)
     except InputError as error:
         which = f"schedule.name={name}"
         if config.batch.micro_batches != config.batch.num_chunks:

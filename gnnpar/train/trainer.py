@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
 from gnnpar.batch import ChunkedGraph
 from gnnpar.config.schema import RunConfig
@@ -21,7 +18,7 @@ from gnnpar.dist import Context, Mesh
 from gnnpar.errors import InputError, RunError
 from gnnpar.history import HistoryPolicy
 from gnnpar.model import Model
-from gnnpar.runtime import Stage, needs_two_copies
+from gnnpar.runtime import needs_two_copies
 from gnnpar.schedule import lower, whole
 from gnnpar.trace import Recorder
 from gnnpar.train.assemble import build_executor, deal_layers
@@ -29,9 +26,9 @@ from gnnpar.train.evaluation import Evaluator, Scores
 from gnnpar.train.feed import ChunkFeed
 from gnnpar.train.histories import histories_state, load_histories
 from gnnpar.train.memory import release_freed_memory
-from gnnpar.train.optim import build_lr_schedule, build_optimizer, clip_coefficient
-
-T = TypeVar("T", bound=Tensor)
+from gnnpar.train.optim import clip_coefficient
+from gnnpar.train.order import build_schedule
+from gnnpar.train.update import Update
 
 __all__ = ["StepResult", "Trainer"]
 
@@ -111,18 +108,17 @@ class Trainer:
         self.column, self.way = self.mesh.place_of(context.rank)
         self.executor, models = build_executor(model, self.split, self.feed, context, self.recorder)
         self.evaluator = Evaluator(self.schedule, self.mesh, self.executor, self.chunked, context, config)
-        held = self.executor.stages.items()
-        self._updates = [self._update(models[replica], stage) for (replica, _), stage in held]
+        held = self.executor.stages
+        self._updates = [
+            Update.of(config, self.schedule, models[replica], stage, number)
+            for (replica, number), stage in held.items()
+        ]
+        self.executor.weights = {
+            key: update.weights for key, update in zip(held, self._updates, strict=True) if update.weights
+        }
         self._lowered = lower(self.schedule), lower(whole(self.schedule))
+        self._flushed = lower(build_schedule(config, flush=True)) if config.weights.sync_epochs else None
         self._refresh = lower(whole(self.schedule, backward=False))
-
-    def _update(self, model: Model, stage: Stage) -> _Update:
-        named = {name: p for name, p in _own(model.named_parameters(), stage.parameters()) if p.requires_grad}
-        buffers = [b for _, layer in stage.layers for b in layer.buffers()]
-        state: dict[str, Tensor] = dict(_own(model.named_parameters(), stage.parameters()))
-        state.update(_own(model.named_buffers(), buffers))
-        optimizer = build_optimizer(named, self.config.optimizer, self.config.train)
-        return _Update(stage, named, state, optimizer, build_lr_schedule(optimizer, self.config.train))
 
     def train_epoch(self) -> StepResult:
         """The steps of one epoch, in which every chunk runs once. Raises as `train_step`."""
@@ -139,14 +135,17 @@ class Trainer:
         if refresh is not None:
             self.executor.run(self._refresh, refresh, self.step)
         self.step_order, reads = self.feed.order(self.step), self.feed.reads(self.step)
+        waits = self._flushed is not None and self.step < self.config.weights.sync_epochs
+        program = self._flushed if waits and not reads.exact else self._lowered[reads.exact]
+        assert program is not None
         for update in self._updates:
-            update.optimizer.zero_grad(set_to_none=True)
-        loss = self.executor.run(self._lowered[reads.exact], reads, self.step)
-        value = self._share_loss(loss)
+            update.begin(synchronous=waits or reads.exact)
+        loss = self.executor.run(program, reads, self.step)
+        value = self._share_loss(loss) / reads.num_updates
         with self.recorder.span("STEP"):
             self._clip()
             for update in self._updates:
-                update.apply(self.feed.ends_epoch(self.step))
+                update.end(self.feed.ends_epoch(self.step))
         self.step += 1
         return StepResult(
             value,
@@ -236,38 +235,7 @@ class Trainer:
                 gradient.mul_(coefficient)
 
 
-@dataclass(frozen=True)
-class _Update:
-    """The optimizer of one stage.
-
-    Attributes:
-        named: parameters that are trained. state: all parameters and buffers. Both by global name.
-    """
-
-    stage: Stage
-    named: dict[str, Parameter]
-    state: dict[str, Tensor]
-    optimizer: Optimizer
-    lr_schedule: LambdaLR | None
-
-    def gradients(self) -> list[Tensor]:
-        return [p.grad for p in self.named.values() if p.grad is not None]
-
-    def apply(self, ends_epoch: bool) -> None:
-        self.optimizer.step()
-        for _, layer in self.stage.layers:
-            layer.commit()
-        if self.lr_schedule is not None and ends_epoch:
-            self.lr_schedule.step()
-
-
 def _check_size(mesh: Mesh, context: Context) -> None:
     if context.world_size != mesh.size:
         given = f"{context.world_size} processes, but parallel.stages and parallel.ways make {mesh.size}"
         raise InputError("trainer", [f"{given}; start as many, or change these keys"])
-
-
-def _own(named: Iterable[tuple[str, T]], tensors: Iterable[Tensor]) -> list[tuple[str, T]]:
-    """Those of `named` that are among `tensors`."""
-    own = {id(tensor) for tensor in tensors}
-    return [(name, tensor) for name, tensor in named if id(tensor) in own]

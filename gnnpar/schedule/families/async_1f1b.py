@@ -14,7 +14,7 @@ from gnnpar.schedule.schedule import Schedule
 __all__ = ["FAMILY", "async_1f1b"]
 
 
-def async_1f1b(num_stages: int, num_micro_batches: int, *, updates: int = 1) -> Schedule:
+def async_1f1b(num_stages: int, num_micro_batches: int, *, updates: int = 1, flush: bool = False) -> Schedule:
     """The order of 1F1B over the micro-batches of several updates; a stage updates as soon as it can.
 
     Three stages, four micro-batches; with U = 4, every backward is followed by an update, which takes no time
@@ -30,6 +30,7 @@ def async_1f1b(num_stages: int, num_micro_batches: int, *, updates: int = 1) -> 
 
     Args:
         updates: U, which divides M; each takes M/U consecutive micro-batches.
+        flush: finish an update before the next one starts: the same updates made one after the other.
 
     Papers: Narayanan et al., *PipeDream* (SOSP 2019, §3.2) and *PipeDream-2BW* (ICML 2021, §3); Guan et al.,
     *XPipe* (2019); Chen et al., *SpecTrain* (2018); Yang et al., *PipeMare* (MLSys 2021).
@@ -41,15 +42,17 @@ def async_1f1b(num_stages: int, num_micro_batches: int, *, updates: int = 1) -> 
             f"updates: {updates} must divide the number of micro-batches, {num_micro_batches}",
         ),
     )
-    ranks = []
-    for stage, program in enumerate(one_f_one_b(num_stages, num_micro_batches).ranks):
-        step, size, ended, codes = code(Kind.STEP, stage), num_micro_batches // updates, 0, array("q")
-        for value in program.codes[:-1]:
-            codes.append(value)
-            if value >> KIND_AT & KIND_MASK == Kind.B:
-                ended += 1
-                if ended % size == 0:
-                    codes.append(step)
+    size, ranks = num_micro_batches // updates, []
+    together = size if flush else num_micro_batches
+    for stage, program in enumerate(one_f_one_b(num_stages, together).ranks):
+        step, ended, codes = code(Kind.STEP, stage), 0, array("q")
+        for first in range(0, num_micro_batches, together):
+            for value in program.codes[:-1]:
+                codes.append(value + first)
+                if value >> KIND_AT & KIND_MASK == Kind.B:
+                    ended += 1
+                    if ended % size == 0:
+                        codes.append(step)
         ranks.append(Program(codes))
     return Schedule("async_1f1b", num_stages, num_micro_batches, tuple(ranks), num_updates=updates)
 
