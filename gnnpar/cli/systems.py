@@ -33,12 +33,20 @@ PRESETS = {
     "gas": "several updates an epoch, each over some vertex chunks; all others are read from history",
     "rest": "gas with forward passes between updates that renew the histories",
     "lmc": "gas in which chunks outside an update send back gradients of the step that they last ran in",
+    "pipedream": "async_1f1b, backward with the weights of its forward",
+    "pipedream_vertical": "async_1f1b, one version of the weights over all stages",
+    "pipedream_2bw": "async_1f1b, two versions: gradients are one update late",
+    "spectrain": "async_1f1b, weights predicted from the momentum, forward and backward",
+    "xpipe": "async_1f1b, weights predicted by Adam's steps, once an update",
+    "pipeoptim": "async_1f1b, forward with predicted weights",
+    "pipemare": "async_1f1b, backward corrected for what changed since forward",
+    "ppll": "local_learning: a loss for every stage",
     "graph_parallel": "one part of the vertices a process, which exchange rows: no schedule, exact",
 }
 
 RELATED = {
-    "ampnet": "not here: asynchronous, stages update as gradients arrive; a policy for weights",
-    "wpipe": "not here: asynchronous 1F1B over two groups of weights (a grouped 2BW); a policy for weights",
+    "ampnet": "async_1f1b with weights.policy=live: stages update as gradients arrive",
+    "wpipe": "not here: two groups of layers take turns, each with a version of its own (a grouped 2BW)",
     "pipefisher": "not here: fills the bubble of gpipe, one_f_one_b or chimera with K-FAC's work",
 }
 

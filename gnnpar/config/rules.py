@@ -173,6 +173,14 @@ def _weights(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             text = "weights.sync_epochs: with weights.policy=flush every epoch is synchronous; leave it out"
             yield (("weights.sync_epochs", "weights.policy"), text)
         return
+    size = v["batch.num_chunks"] // (v["batch.joined"] * v["batch.steps_per_epoch"])
+    if policy == "double" and size < v["parallel.stages"]:
+        yield (
+            ("weights.policy", "batch.steps_per_epoch", "batch.num_chunks", "parallel.stages"),
+            f"weights.policy: double needs as many micro-batches an update as stages, but there are {size} "
+            f"(batch.num_chunks={v['batch.num_chunks']}, batch.steps_per_epoch={v['batch.steps_per_epoch']}) "
+            f"for parallel.stages={v['parallel.stages']}; use fewer steps, more chunks, or stash",
+        )
     if v["train.grad_clip"] is not None:
         yield (
             ("train.grad_clip", "weights.policy"),

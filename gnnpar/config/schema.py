@@ -193,6 +193,8 @@ class WeightsConfig(Section):
     """`pipemare`: updates over which learning rates rise from what their delay allows to `train.lr` (T1)."""
     sync_epochs: NaturalInt = 0
     """First epochs whose updates do wait for all passes (PipeMare's T3)."""
+    head: Literal["linear", "mlp"] = "linear"
+    """`local`: what a stage's own loss looks at its rows through."""
 
 
 @dataclass(frozen=True, kw_only=True)

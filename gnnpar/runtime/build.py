@@ -17,6 +17,7 @@ from gnnpar.history import CutStore, HistoryPolicy, MappedRows
 from gnnpar.model import FEATURES, Edge, Layer, Model, Pull, Push, TensorSpec
 from gnnpar.parallel import Halo
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation, PushAggregation
+from gnnpar.runtime.local import LocalHead
 from gnnpar.runtime.stage import Stage
 from gnnpar.runtime.targets import Targets
 
@@ -90,18 +91,33 @@ def build_stage(
             continue
         remembers = config.memory.recompute and policy.mode == "latest" and policy.steps_per_epoch > 1
         aggregations.append(PushAggregation(cut, layer, remembers, policy.compensate))
+    targets = Targets(chunked, device) if indices[-1] == last else None
+    sends = {target: specs for (source, target), specs in payloads.items() if source == number}
+    head = None
+    if config.weights.policy == "local" and targets is None:
+        width = next(spec.tail[-1] for specs in sends.values() for spec in specs if spec.name == "h")
+        head = LocalHead(
+            width,
+            chunked.graph.num_classes,
+            config.weights.head == "mlp",
+            Targets(chunked, device),
+            config.seed + number,
+            getattr(torch, config.dtype),
+            device,
+        )
     return Stage(
         list(zip(indices, own, strict=True)),
         aggregations,
         {source: specs for (source, target), specs in payloads.items() if target == number},
-        {target: specs for (source, target), specs in payloads.items() if source == number},
+        sends,
         node_ids=chunked.graph.node_ids,
         seed=config.seed,
         features=_Features(chunked, device) if reads_features else None,
-        targets=Targets(chunked, device) if indices[-1] == last else None,
+        targets=targets,
         recompute=config.memory.recompute,
         keeps=model.keeps,
         halo=halo,
+        head=head,
     )
 
 

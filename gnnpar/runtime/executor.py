@@ -169,13 +169,15 @@ class Executor:
 
     def _backward(self, action: Action, batch: int, state: _Step) -> None:
         stage, slot = self._stage(action), self._own(batch, state)
-        gradients = self._arrived(action, Kind.B, batch, stage.sends, state)
+        sources = () if state.schedule.detached else stage.sends
+        gradients = self._arrived(action, Kind.B, batch, sources, state)
         if self.weights:
             self.weights[action.replica, action.stage].backward(batch)
         out = stage.backward(slot, gradients, state.reads.of(action.replica), state.number)
         if action.kind is Kind.B and state.splits:
             stage.weight_gradients(slot)
-        self._hand_over(action, Kind.B, batch, out, state)
+        if not state.schedule.detached:
+            self._hand_over(action, Kind.B, batch, out, state)
 
     def _arrived(
         self, action: Action, kind: Kind, batch: int, sources: Iterable[int], state: _Step

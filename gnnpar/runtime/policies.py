@@ -46,6 +46,8 @@ class WeightPolicy:
     def num_versions(self, stage: int, num_stages: int) -> int:
         """Most weights of a stage alive at once: the newest and older ones that passes in flight still read
         (one micro-batch an update), predictions included."""
+        if self.detached:
+            return 1
         if self.forward == "previous":
             return min(2, num_stages)
         if self.forward == "entry":
@@ -77,6 +79,6 @@ POLICIES: Mapping[str, WeightPolicy] = MappingProxyType(
         "xpipe": WeightPolicy("now", "now", "Guan et al., 2019 (XPipe)", _xpipe, once=True),
         "pipeoptim": WeightPolicy("now", "now", "Guan et al., 2023 (PipeOptim)", _pipeoptim),
         "pipemare": WeightPolicy("now", "now", "Yang et al., MLSys 2021 (PipeMare)", corrects=True),
-        "local": WeightPolicy("now", "now", "Guo et al., 2024 (PPLL)", detached=True),
+        "local": WeightPolicy("now", "forward", "Guo et al., 2024 (PPLL)", detached=True),
     }
 )

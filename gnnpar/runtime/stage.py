@@ -21,6 +21,7 @@ from gnnpar.model.trace import TensorSpec
 from gnnpar.parallel import Halo
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation
 from gnnpar.runtime.deferred import add_weight_gradients
+from gnnpar.runtime.local import LocalHead
 from gnnpar.runtime.passage import AutogradPassage, FusedPassage, Part, Passage
 from gnnpar.runtime.segment import RowsOf, Segment, State, cut_segments
 from gnnpar.runtime.targets import Targets
@@ -63,6 +64,7 @@ class Stage:
             again in the backward pass.
         keeps: global index of a layer → name of the carry that its output becomes.
         halo: where other ways run chunks of the same slots, which read each other (else None).
+        head: a loss of its own, instead of gradients from the stages after (local learning; else None).
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Stage:
         recompute: bool = False,
         keeps: Mapping[int, str] | None = None,
         halo: Halo | None = None,
+        head: LocalHead | None = None,
     ) -> None:
         self.layers = tuple(layers)
         self.segments = cut_segments(layers, keeps)
@@ -92,6 +95,7 @@ class Stage:
         self.targets = targets
         self.recompute = recompute
         self.halo = halo
+        self.head = head
         self.passages: list[Passage] = [
             _passage(number, self.segments, aggregations, targets) for number in range(len(self.segments))
         ]
@@ -99,8 +103,10 @@ class Stage:
         self._pending: dict[Chunk, list[WeightGradient]] = {}
 
     def parameters(self) -> list[Parameter]:
-        """Of all layers, in order, each once."""
-        return list({id(p): p for _, layer in self.layers for p in layer.parameters()}.values())
+        """Of all layers, in order, each once; then those of the head."""
+        own = [p for _, layer in self.layers for p in layer.parameters()]
+        own += [] if self.head is None else [p for _, p in self.head.named_parameters()]
+        return list({id(p): p for p in own}.values())
 
     def aggregating(self) -> Iterator[tuple[int, Aggregation]]:
         """(global index of the layer, its aggregation)."""
@@ -136,6 +142,8 @@ class Stage:
                 self.aggregations[number].share(slot, reads, self.halo, self._ahead(number))
         for chunk in slot:
             self._flights[chunk].last = states[chunk]
+            if self.head is not None:
+                self.head.forward(chunk, _present(states[chunk].h), reads)
         return {
             target: {chunk: [t.detach() for t in _pack(states[chunk], specs)] for chunk in slot}
             for target, specs in self.sends.items()
@@ -150,14 +158,17 @@ class Stage:
         """Run one slot backward; parameter gradients add up in `.grad`.
 
         Args:
-            gradients: of the payloads that `forward` returned. Those of one tensor for several stages add up
-                in the order of the stages.
+            gradients: of the payloads that `forward` returned, unless the stage has a head. Those of one
+                tensor for several stages add up in the order of the stages.
 
         Returns the gradients of the payloads that `forward` was given (none on a first stage).
         """
         flights = {chunk: self._flights.pop(chunk) for chunk in slot}
         following = {chunk: _present_state(flight.last) for chunk, flight in flights.items()}
-        for target, specs in self.sends.items():
+        if self.head is not None:
+            for chunk in slot:
+                self.head.backward(chunk)
+        for target, specs in self.sends.items() if self.head is None else ():
             for chunk, payload in gradients[target].items():
                 for leaf, gradient in zip(_leaves_of(following[chunk], specs), payload, strict=True):
                     leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient

@@ -43,6 +43,8 @@ class Update:
     def of(cls, config: RunConfig, schedule: Schedule, model: Model, stage: Stage, number: int) -> Update:
         """That of a stage of `model`, the one of this number."""
         named = {name: p for name, p in _own(model.named_parameters(), stage.parameters()) if p.requires_grad}
+        if stage.head is not None:
+            named |= {f"heads.{number}.{name}": p for name, p in stage.head.named_parameters()}
         buffers = [b for _, layer in stage.layers for b in layer.buffers()]
         state: dict[str, Tensor] = dict(_own(model.named_parameters(), stage.parameters()))
         state.update(_own(model.named_buffers(), buffers))

@@ -16,6 +16,18 @@ from gnnpar.train.run import prepare, run
 from gnnpar.train.trainer import Trainer
 
 WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "gas", "rest", "lmc"}
+UNFLUSHED = {
+    "pipedream": "stash",
+    "pipedream_vertical": "vertical",
+    "pipedream_2bw": "double",
+    "spectrain": "spectrain",
+    "xpipe": "xpipe",
+    "pipeoptim": "pipeoptim",
+    "pipemare": "pipemare",
+    "ppll": "local",
+}
+"""Preset → its policy for weights. Their two families have no presets of their own names."""
+OF_FAMILIES = [name for name, family in FAMILIES.items() if "updates" not in family.options]
 
 # ranks, stages, replicas, in two halves (I and W)
 TABLE = {
@@ -49,11 +61,12 @@ TABLE = {
     "zb_h1": (2, 2, 1, True),
     "zb_h2": (4, 4, 1, True),
     "zb_v": (2, 4, 1, True),
+    **dict.fromkeys(UNFLUSHED, (2, 2, 1, False)),
 }
 
 
 def test_every_family_has_a_preset_and_every_preset_a_line_here():
-    assert set(group_choices()["system"]) == set(FAMILIES) | WHOLE == set(TABLE)
+    assert set(group_choices()["system"]) == {*OF_FAMILIES, *WHOLE, *UNFLUSHED} == set(TABLE)
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
@@ -66,7 +79,16 @@ def test_a_preset_composes_and_builds_its_schedule(name):
     assert config.parallel.stages == schedule.num_ranks
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "policy"), UNFLUSHED.items())
+def test_a_preset_without_a_flush_updates_amid_passes(name, policy):
+    config = compose([f"system={name}"])
+    assert (config.system, config.weights.policy) == (name, policy)
+    schedule = build_schedule(config)
+    assert schedule.num_updates == config.batch.steps_per_epoch > 1
+    assert schedule.detached is (name == "ppll")
+
+
+@pytest.mark.parametrize("name", OF_FAMILIES)
 def test_a_family_s_preset_runs_it_on_clusters(name):
     config = compose([f"system={name}"])
     assert (config.system, config.batch.kind, config.batch.num_chunks) == (name, "clusters", 8)
@@ -90,7 +112,7 @@ def test_the_page_of_systems_has_a_row_for_each():
         assert row.endswith(f"`gnnpar train system={name}` |")
 
 
-@pytest.mark.parametrize("name", ["zb_v", "chimera"])
+@pytest.mark.parametrize("name", ["zb_v", "chimera", "xpipe"])
 def test_a_preset_trains(name, tmp_path, monkeypatch):
     monkeypatch.setenv("GNNPAR_DATA", str(tmp_path / "home"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
