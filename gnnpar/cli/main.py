@@ -20,6 +20,8 @@ __all__ = ["entry", "main"]
 
 COMMANDS = {
     "train": "train a model and print a summary",
+    "sweep": "train for every combination of choices, several at a time",
+    "results": "tables and plots of many runs, mean and deviation over seeds",
     "partition": "cut a graph into chunks and report how good the cut is",
     "data": "list, describe, convert and fetch datasets",
     "simulate": "draw when each rank would do what, without starting one",

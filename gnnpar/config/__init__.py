@@ -17,6 +17,7 @@ from gnnpar.config.schema import (
     TraceConfig,
     TrainConfig,
 )
+from gnnpar.config.section import dump_flat
 
 __all__ = [
     "BatchConfig",
@@ -34,6 +35,7 @@ __all__ = [
     "TrainConfig",
     "compose",
     "config_hash",
+    "dump_flat",
     "from_yaml",
     "group_choices",
     "read_config",

@@ -24,7 +24,7 @@ __all__ = ["compose", "config_hash", "from_yaml", "group_choices", "read_config"
 def group_choices(configs: Path | None = None) -> dict[str, list[str]]:
     """Names to choose from in each config group: `dataset`, `model`, `system`, …"""
     root = configs or resource_dir("configs")
-    folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
+    folders = sorted(folder for folder in root.iterdir() if folder.is_dir() and folder.name != "sweep")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 

@@ -11,7 +11,7 @@ from gnnpar.config.rules import cross_faults
 from gnnpar.config.suggest import nearest
 from gnnpar.errors import InputError
 
-__all__ = ["Section", "build", "dump", "key_kinds", "sections", "unknown_key"]
+__all__ = ["Section", "build", "dump", "dump_flat", "key_kinds", "sections", "unknown_key"]
 
 S = TypeVar("S", bound="Section")
 
@@ -31,7 +31,7 @@ class Section:
                 value = _converted(prefix + name, getattr(self, name), kind, faults)
                 object.__setattr__(self, name, value)
         if not self.section and not faults:
-            faults += cross_faults(_flatten(dump(self)))
+            faults += cross_faults(dump_flat(self))
         if faults:
             raise InputError("configuration", faults)
 
@@ -43,7 +43,7 @@ def build(root: type[S], tree: Mapping[str, Any], faults: Iterable[str] = ()) ->
     """
     found = list(faults)
     kinds = key_kinds(root)
-    values = _flatten(dump(root()))
+    values = dump_flat(root())
     faulty: set[str] = set()
     for key, value in _flatten(tree, known=kinds).items():
         before = len(found)
@@ -70,6 +70,11 @@ def dump(config: Section) -> dict[str, Any]:
             value = dump(value)
         plain[one.name] = list(value) if isinstance(value, tuple) else value
     return plain
+
+
+def dump_flat(config: Section) -> dict[str, Any]:
+    """Plain values by dotted name, in the order of the schema."""
+    return _flatten(dump(config))
 
 
 def key_kinds(root: type[Section]) -> dict[str, Any]:

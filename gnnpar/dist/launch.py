@@ -29,7 +29,7 @@ from gnnpar.config.schema import LaunchConfig
 from gnnpar.dist.failure import Failure, describe_failures
 from gnnpar.errors import GnnparError
 
-__all__ = ["counted", "launch_workers", "num_cores", "worker_environment"]
+__all__ = ["counted", "launch_workers", "num_cores", "signals_raise", "worker_environment"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def launch_workers(
     store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
     logs = run_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gnnpar-") as scratch, _signals_raise():
+    with tempfile.TemporaryDirectory(prefix="gnnpar-") as scratch, signals_raise():
         workers: list[_Worker] = []
         threads = int(worker_environment(0, num_ranks, config, store.port)["OMP_NUM_THREADS"])
         ranks = f"{counted(num_ranks, 'rank')}, {counted(threads, 'thread')} each"
@@ -200,7 +200,7 @@ def _error(workers: list[_Worker], first: list[_Worker], logs: Path) -> GnnparEr
 
 
 @contextlib.contextmanager
-def _signals_raise() -> Iterator[None]:
+def signals_raise() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into `SystemExit` (SIGINT raises by itself), so that `finally` runs."""
 
     def stop(number: int, frame: FrameType | None) -> None:
