@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 import shlex
 import statistics
 
@@ -61,7 +62,7 @@ def test_columns_are_what_differs(folder):
 
 
 def test_commands_train_the_group_again(folder):
-    shallow, deep, pipe = groups_of(folder)
+    shallow, deep, _ = groups_of(folder)
     assert shallow.command == "gnnpar sweep dataset=karate system=full_batch seed=0,1,2"
     assert deep.command == "gnnpar train dataset=karate system=full_batch model.num_layers=64"
     make_run(folder / "d", "dataset=npz", "dataset.path=a b.npz", "seed=7")
@@ -74,7 +75,7 @@ def test_commands_train_the_group_again(folder):
 
 def test_a_repeated_run_counts_once_the_last(folder):
     make_run(folder / "z", "dataset=karate", "system=full_batch", "seed=1", test_accuracy=0.1)
-    (folder / "a1" / "summary.json").touch()
+    os.utime(folder / "z" / "summary.json", (1, 1))
     found = read_runs([folder, folder / "deep"])
     assert len(found.runs) == 7
     assert [note.split(";")[0] for note in found.notes] == [
@@ -156,7 +157,7 @@ def test_no_runs_and_no_folder(tmp_path, capsys):
     for form in cli.FORMATS:
         assert cli.main([str(tmp_path), f"format={form}"]) == 0
     assert "no finished runs" in capsys.readouterr().err
-    with pytest.raises(InputError, match="plot.tiem=x.svg: is neither"):
+    with pytest.raises(InputError, match=r"plot.tiem=x.svg: is neither"):
         cli.main([str(tmp_path), "plot.tiem=x.svg"])
 
 
@@ -182,7 +183,8 @@ def test_plots_show_what_the_runs_hold(folder, monkeypatch, capsys):
     make_run(folder / "e", "dataset=karate", "system=gnnpipe", "model.num_layers=64", test_accuracy=0.7)
     make_run(
         *(folder / "f", "dataset=karate", "system=gnnpipe", "parallel.stages=4"),
-        **{"epoch_time_s": 0.25, "peak_memory_bytes": [1] * 4},
+        epoch_time_s=0.25,
+        peak_memory_bytes=[1] * 4,
     )
     plots = {"time": "time.svg", "depth": "depth.pdf", "speedup": "speed.png"}
     assert cli.main([str(folder), *(f"plot.{kind}={folder / file}" for kind, file in plots.items())]) == 0
