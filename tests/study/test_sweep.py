@@ -1,6 +1,7 @@
 """Sweeps survive: interruption, death of a job, and a budget that is too small."""
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -11,17 +12,20 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.live import Live
 from study.made import StandIn, make_run
 
 from gnnpar.cli import sweep as cli
 from gnnpar.errors import InputError, RunError
+from gnnpar.study import board
 from gnnpar.study import sweep as module
 from gnnpar.study.budget import Budget
 from gnnpar.study.folder import open_folder, sweep_dir
 from gnnpar.study.grid import expand, read_grid
 from gnnpar.study.options import SweepConfig
 from gnnpar.study.runs import read_runs
-from gnnpar.study.sweep import run_sweep, train_command
+from gnnpar.study.sweep import Outcome, run_sweep, train_command
 
 DEADLINE_S = 100
 
@@ -185,11 +189,11 @@ def test_jobs_that_hold_too_much_memory_together_run_one_after_the_other(tmp_pat
     stand_in.scripts[2] = hold.replace("60", "200")
     budget = Budget(SweepConfig(jobs=2, cores=2, memory_gb=0.11))
     budget.peaks = {"of another job": 1}  # so that both are taken to fit
-    board = Silent()
+    shown = Silent()
     with open_folder(tmp_path / "sweep") as folder:
-        outcomes = run_sweep(jobs[:3], folder, budget, board, command=stand_in)
+        outcomes = run_sweep(jobs[:3], folder, budget, shown, command=stand_in)
     assert [outcome.state for outcome in outcomes] == ["finished", "finished", "too large"]
-    assert len(stand_in.pids()) >= 4 and len(board.said) == 3  # one was ended, and came again
+    assert len(stand_in.pids()) >= 4 and len(shown.said) == 3  # one was ended, and came again
     assert budget.alone and not budget.fits(jobs[1], [jobs[3]])
 
 
@@ -245,13 +249,14 @@ def test_memory_that_is_expected(jobs):
 @pytest.mark.slow
 def test_a_real_sweep_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    arguments = [
-        *("seed=range(2)", "dataset=karate", "system=full_batch", "model.num_layers=2", "model.hidden=8"),
-        *("train.num_epochs=2", "trace.tensorboard=false", "sweep.cores=2", "sweep.dir=here"),
-    ]
+    keys = ["dataset=karate", "system=full_batch", "model.num_layers=2", "model.hidden=8"]
+    keys += ["train.num_epochs=2", "trace.tensorboard=false"]
+    arguments = [*keys, "seed=range(2)", "sweep.cores=2", "sweep.dir=here"]
+    half = make_run(tmp_path / "here" / "half", *keys, "seed=1", finished=False)
     assert cli.main([*arguments, "format=json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row["runs"] == 2 and row["seeds"] == [0, 1] and len(row["run_dirs"]) == 2
+    assert row["runs"] == 2 and row["seeds"] == [0, 1] and row["run_dirs"][1] == str(half)
+    assert len(list(tmp_path.glob("here/*/model.pt"))) == 2
     assert row["command"].startswith("gnnpar sweep dataset=karate system=full_batch")
     assert row["command"].endswith(" seed=0,1")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("here/*/summary.json")}
@@ -259,6 +264,29 @@ def test_a_real_sweep_from_the_command_line(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert "karate, full_batch, gcnii" in printed.out and "2 of 2 jobs are finished already" in printed.err
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("here/*/summary.json")} == before
+
+
+def test_the_live_table(tmp_path, jobs):
+    run_dir = make_run(tmp_path / "run", *jobs[0].overrides, points=((1, 0.5), (7, 0.5)))
+    with (run_dir / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 8, "tr')  # being written
+    outcomes = [
+        Outcome("seed=0", (), "a", str(run_dir), "running"),
+        Outcome("seed=1", (), "b", str(run_dir), "finished"),
+        Outcome("seed=2", (), "c", str(tmp_path), "failed", exit_code=3, said=["it broke", ""]),
+        Outcome("seed=3", (), "d", str(tmp_path / "nothing"), "waiting"),
+    ]
+    console = Console(file=io.StringIO(), width=100)
+    with Live(console=console, auto_refresh=False) as live:
+        table = board._Table(4, live)
+        table.ended(outcomes[1])
+        table.ended(outcomes[2])
+        table.update(outcomes)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert ["failed:", "seed=2;", "exit", "code", "3:", "it", "broke"] in lines
+    assert ["4", "jobs:", "1", "running,", "1", "finished,", "1", "failed,", "1", "waiting"] in lines
+    assert ["seed=0", "running", "7", "1.0000"] in lines
+    assert ["seed=1", "finished", "validation", "90.00%,", "test", "80.00%"] in lines
 
 
 def test_faults_stop_it_before_anything_is_written(tmp_path, monkeypatch):
