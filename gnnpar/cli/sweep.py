@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnpar.cli.options import split_options, wants_help
-from gnnpar.errors import RunError
+from gnnpar.errors import InputError, RunError
 from gnnpar.study.grid import Job, expand, raise_faults, read_grid
 
 if TYPE_CHECKING:
@@ -46,11 +46,15 @@ def main(argv: list[str]) -> int:
 
     # torch and what stands on it, only after the configurations are known to be good
     from gnnpar.dist.launch import counted
+    from gnnpar.dist.launched import under_launcher
     from gnnpar.study.board import open_board
     from gnnpar.study.budget import Budget
     from gnnpar.study.folder import open_folder, sweep_dir
     from gnnpar.study.sweep import run_sweep
 
+    if under_launcher():
+        text = "runs once, and starts the processes of its jobs itself; call it without torchrun or srun"
+        raise InputError("sweep", [text])
     budget = Budget(grid.options)
     _check(jobs, budget.faults(jobs))
     record: dict[str, object] = {"command": ["gnnpar", "sweep", *argv]}

@@ -308,6 +308,13 @@ def test_faults_stop_it_before_anything_is_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_it_is_not_for_torchrun(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="call it without torchrun"):
+        cli.main(["seed=0"])
+
+
 def test_failures_are_told_at_the_end(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     stand_in = StandIn(tmp_path / "stand-in", scripts={1: "echo it broke; exit 3"})
