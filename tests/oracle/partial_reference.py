@@ -37,24 +37,28 @@ class PartialReference(DenseReference):
         position = torch.zeros_like(position) if exact else position
         slots = [(position == i).nonzero()[:, 0] for i in range(1 if exact else len(order) // self.slot_size)]
         runs = position < len(slots)
+        streams = (0,) * len(slots) if exact or not self.streams else self.streams
+        stream = torch.tensor((*streams, -1))[position]
+        same = [stream == stream[own[0]] for own in slots]
         self.normaliser = max(1, self.wanted[runs].sum())
         if h.compensate:
             self.normaliser = self.wanted.sum() / self.num_steps
 
         self.cuts, self.gradient = {}, {name: torch.zeros_like(p) for name, p in self.params.items()}
-        tapes = [self.forward(own, position <= i) for i, own in enumerate(slots)]
+        tapes = [self.forward(own, same[i] & (position <= i)) for i, own in enumerate(slots)]
         self.d_cuts = {k: torch.zeros_like(x) for k, x in self.cuts.items()}
         if h.compensate:
             for (k, chunk), sent in self.sent.items():
                 self.d_cuts[k] += sent * (not runs[self.chunk_of == chunk].any())
         for i in reversed(range(len(slots))):
-            scale = (position == i).double() + h.gamma * (position < i).double()
-            self.backward(slots[i], position <= i, scale[:, None], *tapes[i])
+            scale = same[i] * ((position == i).double() + h.gamma * (position < i).double())
+            self.backward(slots[i], same[i] & (position <= i), scale[:, None], *tapes[i])
         for name, p in self.params.items():
             p.grad = self.gradient[name]
         self.optimizer.step()
 
-        read = (position[self.src] > position[self.dst]) & runs[self.dst] & (h.mode != "drop")
+        read = (position[self.src] > position[self.dst]) | (stream[self.src] != stream[self.dst])
+        read = read & runs[self.dst] & (h.mode != "drop")
         ages = (t - self.ran_in[self.src])[read].double() if read.any() else torch.zeros(1)
         share = read.sum().item() / runs[self.dst].sum().item()
         self.ran_in = torch.where(runs, t, self.ran_in)

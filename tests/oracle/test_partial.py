@@ -42,6 +42,8 @@ CASES = [
         for layer in ("gcnii", "gat")
         for warmup in (0, 1)
     ),
+    *(partial(layer, chunks=8, parts=2, stages=2, schedule="chimera") for layer in ("gcnii", "gat")),
+    partial("gcnii", chunks=8, parts=2, stages=2, schedule="chimera", warmup=0, refresh=2),
     partial("gcnii", ways=2, chunks=4, parts=2, joined=2, gamma=2.0, directed=False),
 ]
 
