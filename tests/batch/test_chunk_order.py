@@ -56,7 +56,7 @@ def test_slots_of_one_chunk_are_in_the_order_of_chunks():
 def test_joined_chunks_are_drawn_from_all_chunks_of_their_way(joined):
     """Two ways, four slots: way w has chunks w · 4 · joined and on, `joined` places next to each other."""
     pairs = set()
-    for epoch in range(40):
+    for epoch in range(80):
         order = slot_order(4, 2, 0, epoch, joined=joined)
         assert sorted(order) == list(range(8 * joined))
         for at in range(0, len(order), 2 * joined):
