@@ -102,9 +102,9 @@ def _steps(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
                 "batch.kind=chunks, with history.mode=drop to leave out edges to chunks outside",
             )
         return  # they have no history
-    if steps > 1 and mode == "snapshot":
+    if steps > 1 and mode == "snapshot" and v["weights.policy"] == "flush":
         yield (
-            ("batch.steps_per_epoch", "history.mode"),
+            ("batch.steps_per_epoch", "history.mode", "weights.policy"),
             "batch.steps_per_epoch: a snapshot is of one step, in which every chunk has run; use "
             "history.mode=latest, or batch.steps_per_epoch=1",
         )

@@ -60,7 +60,8 @@ class ChunkFeed:
 
     def refresh(self, step: int) -> Reads | None:
         """Who reads what in the refresh that comes before a step, if one does."""
-        always_exact = self.policy.steps_per_epoch == 1 and self.config.batch.micro_batches == 1
+        batch = self.config.batch
+        always_exact = self.policy.steps_per_epoch == 1 and batch.num_chunks == batch.joined
         if always_exact or not self.policy.refreshes(step):
             return None
         return self._planner.refresh(step)
