@@ -14,7 +14,7 @@ from gnnpar.errors import InputError
 from gnnpar.graph import Graph
 from gnnpar.graph.block import Block
 from gnnpar.graph.norm import degrees
-from gnnpar.partition import Partition
+from gnnpar.partition import Partition, boundary_last
 
 __all__ = ["Chunk", "ChunkedGraph", "chunk_order", "make_block", "slot_order"]
 
@@ -45,8 +45,12 @@ class ChunkedGraph:
     offsets: tuple[int, ...]
 
     @classmethod
-    def build(cls, graph: Graph, partition: Partition) -> ChunkedGraph:
-        """Renumber `graph` by `partition`. Raises `InputError` if the partition is of another graph."""
+    def build(cls, graph: Graph, partition: Partition, num_ways: int = 1) -> ChunkedGraph:
+        """Renumber `graph` by `partition`. Raises `InputError` if the partition is of another graph.
+
+        Args:
+            num_ways: that share out the parts; see `boundary_last`.
+        """
         if partition.graph_fingerprint != graph.fingerprint:
             raise InputError(
                 "partition",
@@ -55,7 +59,7 @@ class ChunkedGraph:
                     "partition this graph again"
                 ],
             )
-        order = torch.as_tensor(np.asarray(partition.order))
+        order = partition.order if num_ways == 1 else boundary_last(graph, partition, num_ways)
         return cls(graph.permute(order), tuple(int(offset) for offset in partition.offsets))
 
     @property

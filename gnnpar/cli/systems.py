@@ -27,6 +27,7 @@ may run in its order (any, or only with history.gamma=0). On clusters, which are
 CHOICES = {"format": ("table", "json"), "overlap": ("serial", "full"), "stages": (), "micro_batches": ()}
 
 PRESETS = {
+    "feature_parallel": "as graph_parallel, but a process sums over neighbours for a slice of the features",
     "full_batch": "the whole graph at once on one rank: no schedule, exact",
     "gnnpipe": "schedule gpipe on vertex chunks with history and accumulated gradients",
     "gnnpipe_hybrid": "gnnpipe with several ways a stage, whose chunks of one slot read each other's rows",
@@ -42,6 +43,7 @@ PRESETS = {
     "pipemare": "async_1f1b, backward corrected for what changed since forward",
     "ppll": "local_learning: a loss for every stage",
     "graph_parallel": "one part of the vertices a process, which exchange rows: no schedule, exact",
+    "sar": "graph_parallel for little memory: rows of others are fetched when read, and thrown away",
 }
 
 RELATED = {

@@ -126,6 +126,10 @@ class ParallelConfig(Section):
     """Processes that share one of `stages`, each over its part of every micro-batch: one number for all, or
     one each, such as [2, 1]. Micro-batches are then cut further, into as many parts as the least common
     multiple of these numbers; parts of one micro-batch read each other's rows, where they are chunks."""
+    split: Literal["vertices", "features"] = "vertices"
+    """What the ways of a stage split where they aggregate: vertices, with rows exchanged along the edges
+    between them; or features, each way summing over all edges for its slice of every row (dense algebra stays
+    split by vertices). Features need `batch.num_chunks=1` and fixed linear aggregations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +237,9 @@ class MemoryConfig(Section):
 
     recompute: bool = False
     """Keep aggregation inputs and outputs only, and compute everything else again in backward."""
+    sequential: bool = False
+    """Of `parallel.ways`, each keeps rows of its own vertices only, and fetches those of others one way at a
+    time, whenever they are read (SAR). Needs `batch.num_chunks=1`."""
 
 
 @dataclass(frozen=True, kw_only=True)

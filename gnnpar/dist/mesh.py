@@ -16,7 +16,7 @@ __all__ = ["Mesh"]
 class Mesh:
     """Columns of a pipeline, each shared by some ways.
 
-    A schedule places stages on columns (it calls them ranks). All ways of a column follow its program, each
+    A schedule places stages on columns (it calls them ranks; elsewhere a rank is a process). All ways of a column follow its program, each
     over its own chunks of every slot, so groups may differ in size: a micro-batch is split over the ways and
     its parts meet again in the next column, whatever its size (DAPPLE, Fan et al. 2021, §3; PipeDream,
     Narayanan et al. 2019, §3.1, deals whole micro-batches round-robin instead). Processes are numbered column
@@ -60,10 +60,10 @@ class Mesh:
         """All processes of a column, by way."""
         return range(self._first[column], self._first[column + 1])
 
-    def place_of(self, rank: int) -> tuple[int, int]:
+    def place_of(self, process: int) -> tuple[int, int]:
         """(column, way) of a process."""
-        column = next(c for c in range(len(self.ways)) if rank < self._first[c + 1])
-        return column, rank - self._first[column]
+        column = next(c for c in range(len(self.ways)) if process < self._first[c + 1])
+        return column, process - self._first[column]
 
     def chunks_of(self, column: int, way: int) -> range:
         """Indices of the chunks that a way runs: w · C/g to (w+1) · C/g - 1, the same in every step.

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gnnpar.batch import Chunk
 from gnnpar.errors import RunError
 from gnnpar.graph import kernels
 from gnnpar.history.mapped import MappedRows
@@ -25,10 +26,15 @@ class CutStore:
 
     Memory: copies · N · K · bytes(dtype), from the first write on, which also settles K and the dtype. In a
     file (`mapped`), only the rows that are in use.
+
+    Args:
+        num_rows: N.
+        first: the vertex of the first row, where not all vertices have one.
     """
 
-    def __init__(self, num_rows: int, copies: int, mapped: MappedRows | None = None) -> None:
+    def __init__(self, num_rows: int, copies: int, mapped: MappedRows | None = None, first: int = 0) -> None:
         self.mapped = mapped
+        self.first = first
         self.num_rows = num_rows
         self.copies = copies
         self.tail: tuple[int, ...] = ()
@@ -57,7 +63,7 @@ class CutStore:
     def write(self, start: int, x: Tensor, offset: int, scale: Tensor | None = None) -> None:
         """Store `x` `[n, *tail]` times `scale` `[n]` as vertices `start` onwards, in the copy at `offset`."""
         self.allocate(x)
-        at = offset + start
+        at = offset + start - self.first
         kernels.scale_rows(x.flatten(1), scale, self.buffer[at : at + x.shape[0]])
 
     def allocate(self, x: Tensor) -> None:
@@ -85,6 +91,10 @@ class CutStore:
         """Nothing is read or written for a while: rows in a file need no memory until then."""
         if self.mapped is not None:
             self.mapped.release()
+
+    def rows_of(self, chunk: Chunk) -> slice:
+        """Where a chunk's rows are in one copy."""
+        return slice(chunk.start - self.first, chunk.stop - self.first)
 
     def new_copy(self, num_rows: int | None = None) -> Tensor:
         """A tensor `[N, K]`, or of so many rows, of the same kind, unset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -15,7 +15,7 @@ from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.history import Reads
 from gnnpar.parallel.reading import Reading, reading
 
-__all__ = ["Halo", "Route"]
+__all__ = ["Coming", "Halo", "Route"]
 
 _TAG = 1 << 29
 """Apart from the tags of payloads, evaluation, gradients and histories."""
@@ -35,6 +35,39 @@ class Route:
     peer: int
     mine: Tensor
     theirs: Tensor
+
+
+@dataclass(frozen=True)
+class Coming:
+    """Rows of other ways on their way here.
+
+    Attributes:
+        rows: `[N, K]`, where they will be written.
+        indices: of the rows that come, one tensor for every other way.
+    """
+
+    rows: Tensor
+    indices: list[Tensor]
+    arriving: Iterable[Tensor]
+
+    def land(self) -> None:
+        """Wait for them, and write them."""
+        for index, part in zip(self.indices, self.arriving, strict=True):
+            self.rows[index] = part
+
+
+@dataclass(frozen=True)
+class _Awaited:
+    """Tensors that are there once the messages are finished."""
+
+    buffers: list[Tensor]
+    messages: list[Message]
+    transport: Transport
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for message in self.messages:
+            self.transport.finish(message)
+        return iter(self.buffers)
 
 
 class Halo:
@@ -73,6 +106,7 @@ class Halo:
         self.transport = transport
         self._reads: Reads | None = None
         self._routes: dict[tuple[int, What], list[Route]] = {}
+        self._inner_rows: dict[tuple[Chunk, What], int] = {}
 
     def spread(
         self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What
@@ -85,12 +119,37 @@ class Halo:
 
         Returns the indices of the rows received.
         """
+        coming = self.begin(rows, slot, reads, layer, what)
+        coming.land()
+        return coming.indices
+
+    def begin(self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What) -> Coming:
+        """As `spread`, but rows are received and written when `Coming.land` is called: until then, rows that
+        need none of them can be summed (`inner`)."""
         routes = self.routes(slot, reads, what)
         taken = [rows[route.mine] for route in routes]
-        arrived = self._exchange(routes, taken, [route.theirs for route in routes], slot, reads, layer, what)
-        for route, part in zip(routes, arrived, strict=True):
-            rows[route.theirs] = part
-        return [route.theirs for route in routes]
+        indices = [route.theirs for route in routes]
+        return Coming(rows, indices, self._exchange(routes, taken, indices, slot, reads, layer, what))
+
+    def inner(self, chunk: Chunk, what: What) -> int:
+        """How many of the chunk's first rows have all their neighbours on this way: in-neighbours for the
+        cut, out-neighbours for the aggregation gradient. `boundary_last` puts such rows first."""
+        key = chunk, what
+        if key not in self._inner_rows:
+            self._inner_rows[key] = self._count_inner(chunk, what)
+        return self._inner_rows[key]
+
+    def _count_inner(self, chunk: Chunk, what: What) -> int:
+        graph, own = self.chunked.graph, self._chunks_of[self.way]
+        back = what == "aggregation gradient" and not graph.is_symmetric
+        indptr, indices = graph.transpose[:2] if back else (graph.indptr, graph.indices)
+        first, last = int(indptr[chunk.start]), int(indptr[chunk.stop])
+        chunk_of = self.chunked.chunk_of[indices[first:last].long()]
+        foreign = torch.nonzero((chunk_of < own.start) | (chunk_of >= own.stop))
+        if not foreign.numel():
+            return chunk.num_rows
+        ends = indptr[chunk.start + 1 : chunk.stop + 1]
+        return int(torch.searchsorted(ends, first + int(foreign[0]), right=True))
 
     def collect(self, rows: Tensor, slot: Sequence[Chunk], reads: Reads, layer: int, what: What) -> None:
         """The other way round: send what was added up for the others' chunks of the slot, which is then zero
@@ -112,8 +171,9 @@ class Halo:
         reads: Reads,
         layer: int,
         what: What,
-    ) -> list[Tensor]:
-        """What the others sent, by route."""
+    ) -> Iterable[Tensor]:
+        """Start the exchange: `outgoing` `[n, K]` goes there, rows `incoming` `[m]` come back. Returns what
+        the others send, by route, which is waited for when it is looked at."""
         transport, number = self.transport, _number(slot, reads)
         tag = _TAG + (layer * 2 + (what != "cut")) * len(reads.slots) + number
         buffers: list[Tensor] = []
@@ -123,9 +183,7 @@ class Halo:
             buffers.append(out.new_empty(index.numel(), out.shape[1]))
             mine, theirs = [out] if out.shape[0] else [], buffers[-1:] if index.numel() else []
             messages += transport.swap(mine, theirs, route.peer, (tag, tag), "halo", text)
-        for message in messages:
-            transport.finish(message)
-        return buffers
+        return _Awaited(buffers, messages, transport)
 
     def routes(self, slot: Sequence[Chunk], reads: Reads, what: What) -> list[Route]:
         """To every other way, in their order, for the slot of these chunks; all layers share them."""

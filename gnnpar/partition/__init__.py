@@ -2,7 +2,7 @@
 
 from gnnpar.partition.build import METHODS, partition_from_config, partition_graph
 from gnnpar.partition.files import load_partition, save_partition
-from gnnpar.partition.order import INNER_ORDERS
+from gnnpar.partition.order import INNER_ORDERS, boundary_last
 from gnnpar.partition.partition import Partition, PartitionKey
 from gnnpar.partition.problem import degree_cost
 from gnnpar.partition.quality import PartitionReport, report
@@ -13,6 +13,7 @@ __all__ = [
     "Partition",
     "PartitionKey",
     "PartitionReport",
+    "boundary_last",
     "degree_cost",
     "load_partition",
     "partition_from_config",

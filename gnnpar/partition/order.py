@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
+from gnnpar.graph.graph import Graph
 from gnnpar.partition import metis
 from gnnpar.partition.child import call_in_child
+from gnnpar.partition.partition import Partition
 from gnnpar.partition.problem import IntArray, Problem
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-__all__ = ["INNER_ORDERS", "order_within"]
+__all__ = ["INNER_ORDERS", "boundary_last", "order_within"]
 
 INNER_ORDERS = ("metis", "rcm", "none")
 
@@ -38,6 +42,21 @@ def order_within(problem: Problem, part: IntArray, how: str) -> npt.NDArray[np.i
 
     order = reverse_cuthill_mckee(_without_edges_between(problem.structure, cell), symmetric_mode=True)
     return np.asarray(order[np.argsort(cell[order], kind="stable")], dtype=np.int64)
+
+
+def boundary_last(graph: Graph, partition: Partition, num_ways: int) -> Tensor:
+    """`[N]` old ids in the partition's order, but in every part those vertices last that have a neighbour
+    with another way, where the ways share out the parts in order, as many each.
+
+    What comes first can be aggregated while rows of other ways are on their way.
+    """
+    part = partition.assignment.long()
+    way = part * num_ways // partition.num_parts
+    source, target = graph.indices.long(), graph.destinations
+    crosses = way[source] != way[target]
+    last = torch.zeros_like(part)
+    last[source[crosses]] = last[target[crosses]] = 1
+    return partition.order[torch.argsort((part * 2 + last)[partition.order], stable=True)]
 
 
 def _cells(problem: Problem, part: IntArray) -> IntArray:

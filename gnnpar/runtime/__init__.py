@@ -1,7 +1,7 @@
 """What a rank runs: stages of layers, and the executor that drives them through a schedule."""
 
 from gnnpar.runtime.aggregation import Aggregation
-from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales
+from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales, slicing_faults
 from gnnpar.runtime.delayed import DelayedOptimizer
 from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.executor import Executor
@@ -26,4 +26,5 @@ __all__ = [
     "build_stage",
     "needs_two_copies",
     "pull_scales",
+    "slicing_faults",
 ]

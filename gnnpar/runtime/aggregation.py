@@ -8,8 +8,8 @@ the chunks of one slot finish each of these before the next begins. After `write
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -18,11 +18,10 @@ from gnnpar.batch import Chunk
 from gnnpar.graph import kernels
 from gnnpar.graph.norm import PullScales
 from gnnpar.history import CutStore, Reads
-from gnnpar.model.layer import Layer
 from gnnpar.model.rows import Rows
-from gnnpar.parallel import Halo
+from gnnpar.parallel import Coming, Halo
 
-__all__ = ["Aggregation", "PullAggregation", "PushAggregation"]
+__all__ = ["Aggregation", "ForwardPull", "PullAggregation"]
 
 
 class Aggregation(Protocol):
@@ -102,6 +101,7 @@ class PullAggregation:
         self._places: Mapping[Chunk, int] | None = None
         self._room = cut.num_rows
         self._leaves: dict[Chunk, Tensor] = {}
+        self._coming: tuple[Halo, Coming] | None = None
         self._arrived: list[Tensor] = []
 
     @property
@@ -119,7 +119,7 @@ class PullAggregation:
 
     def over(self, cut: CutStore, scales: PullScales | None) -> PullAggregation:
         if self.compensates or self.packs:
-            return _ForwardPull(cut, scales or self.scales)
+            return ForwardPull(cut, scales or self.scales)
         return PullAggregation(cut, scales or self.scales, self._z)
 
     def state(self) -> dict[str, Any]:
@@ -135,39 +135,68 @@ class PullAggregation:
         self.cut.write(chunk.start, x, reads.live, _slice(self.scales.c, chunk))
 
     def share(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
-        halo.spread(self.cut.rows(reads.live), slot, reads, layer, "cut")
+        self._coming = halo, halo.begin(self.cut.rows(reads.live), slot, reads, layer, "cut")
 
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
-        self._pull(chunk, reads)
+        self._place(reads)
+        self._pull(chunk, reads, self._rows(chunk))
         return self.replay(chunk, rows, reads)
 
     def forward_mixed(self, chunk: Chunk, reads: Reads, residual: Tensor, share: float) -> Tensor:
         """(1 - share) · Z + share · residual, for steps that are differentiated by hand."""
-        self._pull(chunk, reads, residual=residual, a=1 - share, b=share)
-        return self._rows(chunk)
+        self._place(reads)
+        out = self._rows(chunk)
+        self._pull(chunk, reads, out, residual=residual, a=1 - share, b=share)
+        return out
 
-    def _pull(
-        self, chunk: Chunk, reads: Reads, residual: Tensor | None = None, a: float = 1, b: float = 0
-    ) -> None:
+    def _place(self, reads: Reads) -> None:
+        """Where the rows of the step's chunks are in Z."""
         if self.packs:
             self._places = None if reads.exact else reads.places
             self._room = reads.planner.chunked.graph.num_nodes
             if self._places is not None:
                 self._room = reads.planner.most_rows(len(self._places))
-        edges = reads.forward_edges
-        own = reads.live - reads.forward_base + chunk.start
-        kernels.pull(
-            edges.indptr[chunk.start : chunk.stop + 1],
-            edges.indices,
-            self.cut.buffer[reads.forward_base :],
-            self._rows(chunk),
-            weight=edges.weight,
-            self_rows=own if self.scales.self_loops else None,
-            scale=_slice(self.scales.r, chunk),
-            residual=residual,
-            a=a,
-            b=b,
-        )
+
+    def _pull(
+        self,
+        chunk: Chunk,
+        reads: Reads,
+        out: Tensor,
+        residual: Tensor | None = None,
+        a: float = 1,
+        b: float = 0,
+    ) -> None:
+        edges, base = reads.forward_edges, reads.forward_base
+        for start, stop in self._ranges(chunk, "cut"):
+            within = slice(start - chunk.start, stop - chunk.start)
+            kernels.pull(
+                edges.indptr[start : stop + 1],
+                edges.indices,
+                self.cut.buffer[base:],
+                out[within],
+                weight=edges.weight,
+                self_rows=reads.live - base + start if self.scales.self_loops else None,
+                scale=None if self.scales.r is None else self.scales.r[start:stop],
+                residual=None if residual is None else residual[within],
+                a=a,
+                b=b,
+            )
+
+    def _ranges(
+        self, chunk: Chunk, what: Literal["cut", "aggregation gradient"]
+    ) -> Iterator[tuple[int, int]]:
+        """Rows of a chunk to be summed one after the other: while rows of other ways are on their way, first
+        those that need none of them."""
+        start = chunk.start
+        if self._coming is not None:
+            halo, coming = self._coming
+            start += halo.inner(chunk, what)
+            if start > chunk.start:
+                yield chunk.start, start
+            coming.land()
+            self._coming = None
+        if start < chunk.stop:
+            yield start, chunk.stop
 
     def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
         # `.data` has a version counter of its own: D is written into other chunks' rows of this buffer while
@@ -206,23 +235,26 @@ class PullAggregation:
 
     def stored_cut(self, chunk: Chunk, reads: Reads) -> Tensor:
         """The chunk's rows of the live copy `[n, K]`, times c."""
-        return self.cut.buffer[reads.live + chunk.start : reads.live + chunk.stop]
+        return self.cut.rows(reads.live)[self.cut.rows_of(chunk)]
 
     def share_back(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
-        self._arrived = halo.spread(self.z, slot, reads, layer, "aggregation gradient")
+        coming = halo.begin(self.z, slot, reads, layer, "aggregation gradient")
+        self._coming, self._arrived = (halo, coming), coming.indices
 
     def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
         edges = reads.backward_edges if self._places is None else reads.packed_edges
         gradient = torch.empty_like(self._rows(chunk))
-        kernels.pull(
-            edges.indptr[chunk.start : chunk.stop + 1],
-            edges.indices,
-            self.z,
-            gradient,
-            weight=edges.weight,
-            self_rows=self._start(chunk) if self.scales.self_loops else None,
-            scale=_slice(self.scales.c, chunk),
-        )
+        for start, stop in self._ranges(chunk, "aggregation gradient"):
+            within = slice(start - chunk.start, stop - chunk.start)
+            kernels.pull(
+                edges.indptr[start : stop + 1],
+                edges.indices,
+                self.z,
+                gradient[within],
+                weight=edges.weight,
+                self_rows=self._start(chunk) + within.start if self.scales.self_loops else None,
+                scale=None if self.scales.c is None else self.scales.c[start:stop],
+            )
         return self.cut.shaped(gradient)
 
     def carry(self, slot: Sequence[Chunk], reads: Reads) -> None:
@@ -238,116 +270,16 @@ class PullAggregation:
         return self.z[start : start + chunk.num_rows]
 
     def _start(self, chunk: Chunk) -> int:
-        return chunk.start if self._places is None else self._places[chunk]
+        return chunk.start - self.cut.first if self._places is None else self._places[chunk]
 
 
-class _ForwardPull(PullAggregation):
-    """Holds the Z of one chunk at a time: for forward passes without a backward pass."""
-
-    def _rows(self, chunk: Chunk) -> Tensor:
-        if self._z is None or self._z.shape[0] < chunk.num_rows:
-            self._z = self.cut.buffer.new_empty(chunk.num_rows, self.cut.buffer.shape[1])
-        return self._z[: chunk.num_rows]
-
-
-class PushAggregation:
-    """Any other operator: the chunk's columns enter as a leaf; their gradients are added up column by column.
-
-    Per-edge tensors exist for one chunk at a time where the stage recomputes, else for all chunks in flight.
-    Memory: (copies + 1) · N · K.
-
-    Args:
-        remembers: recomputation needs what a chunk read, and the cut will not hold it any more.
-        compensates: gradients for columns of chunks outside the step are kept until these run.
-    """
-
-    def __init__(
-        self, cut: CutStore, layer: Layer, remembers: bool = False, compensates: bool = False
-    ) -> None:
-        self.cut = cut
-        self.layer = layer
-        self.remembers = remembers
-        self.compensates = compensates
-        self._gradient: Tensor | None = None
-        self._leaves: dict[Chunk, Tensor] = {}
-        self._seen: dict[Chunk, Tensor] = {}
-        self._sent: dict[Chunk, tuple[Tensor, Tensor]] = {}
-        self._received: Reads | None = None
-
-    @property
-    def gradient(self) -> Tensor:
-        """`[N, K]`: what later chunks have sent back so far; zero between steps."""
-        if self._gradient is None:
-            self._gradient = self.cut.new_copy().zero_()
-        return self._gradient
-
-    @property
-    def idle(self) -> Tensor | None:
-        return None
-
-    def over(self, cut: CutStore, scales: PullScales | None) -> PushAggregation:
-        return PushAggregation(cut, self.layer)
-
-    def state(self) -> dict[str, Any]:
-        return self.cut.state() | {"sent": {chunk.index: sent for chunk, sent in self._sent.items()}}
-
-    def load(self, state: Mapping[str, Any], chunks: Sequence[Chunk]) -> None:
-        self.cut.load(state)
-        self._sent = {chunks[index]: sent for index, sent in state["sent"].items()}
-
-    def write(self, chunk: Chunk, x: Tensor, reads: Reads) -> None:
-        self.cut.write(chunk.start, x, reads.live)
-
-    def share(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
-        halo.spread(self.cut.rows(reads.live), slot, reads, layer, "cut")
+class ForwardPull(PullAggregation):
+    """For forward passes without a backward pass: Z is made anew for every chunk, and nothing is kept."""
 
     def forward(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
-        columns = reads.columns(chunk)
-        read = self._seen.pop(chunk, None)
-        leaf = self.cut.shaped(self.cut.buffer[columns.buffer_rows]) if read is None else read
-        if torch.is_grad_enabled():
-            self._leaves[chunk] = leaf.requires_grad_()
-        elif self.remembers:
-            self._seen[chunk] = leaf
-        return self.layer.aggregate(leaf, columns.block, rows)
-
-    def replay(self, chunk: Chunk, rows: Rows, reads: Reads) -> Tensor:
-        return self.forward(chunk, rows, reads)
-
-    def push_back(self, chunk: Chunk, reads: Reads) -> None:
-        if self.compensates and self._received is not reads:
-            self._received = reads
-            self._add_sent(reads)
-        gradient = self._leaves.pop(chunk).grad
-        if gradient is None:
-            return
-        columns = reads.columns(chunk)
-        # A chunk's columns are distinct: each row is added to once, so only the order of chunks matters.
-        weighted = gradient.flatten(1) * columns.gradient_factor.to(gradient.dtype)[:, None]
-        self.gradient.index_add_(0, columns.vertices, weighted)
-        if self.compensates:
-            others = slice(chunk.num_rows, None)
-            self._sent[chunk] = columns.vertices[others], gradient.flatten(1)[others]
-
-    def _add_sent(self, reads: Reads) -> None:
-        """What chunks outside the step left for those of the step."""
-        runs = reads.position < len(reads.slots)
-        for chunk, (vertices, gradient) in self._sent.items():
-            if not runs[chunk.index]:
-                wanted = runs[reads.planner.chunked.chunk_of[vertices].long()]
-                self.gradient.index_add_(0, vertices[wanted], gradient[wanted])
-
-    def share_back(self, slot: Sequence[Chunk], reads: Reads, halo: Halo, layer: int) -> None:
-        halo.collect(self.gradient, slot, reads, layer, "cut gradient")
-
-    def pull_back(self, chunk: Chunk, reads: Reads) -> Tensor:
-        rows = self.gradient[chunk.start : chunk.stop]
-        gradient = rows.clone()
-        rows.zero_()
-        return self.cut.shaped(gradient)
-
-    def carry(self, slot: Sequence[Chunk], reads: Reads) -> None:
-        """Nothing: gradients were weighted when they were pushed."""
+        z = torch.empty_like(self.stored_cut(chunk, reads))
+        self._pull(chunk, reads, z)
+        return self.cut.shaped(z)
 
 
 def _slice(values: Tensor | None, chunk: Chunk) -> Tensor | None:

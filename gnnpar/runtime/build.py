@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -10,18 +10,21 @@ from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
 from gnnpar.config.schema import RunConfig
+from gnnpar.errors import InputError
 from gnnpar.graph.features import SparseRows
 from gnnpar.graph.graph import Graph
 from gnnpar.graph.norm import PullScales, scales
 from gnnpar.history import CutStore, HistoryPolicy, MappedRows
 from gnnpar.model import FEATURES, Edge, Layer, Model, Pull, Push, TensorSpec
-from gnnpar.parallel import Halo
-from gnnpar.runtime.aggregation import Aggregation, PullAggregation, PushAggregation
+from gnnpar.parallel import FeatureSlices, Halo, PartByPart, Peers
+from gnnpar.runtime.aggregation import Aggregation, PullAggregation
 from gnnpar.runtime.local import LocalHead
+from gnnpar.runtime.own_rows import OwnRowsPull, OwnRowsPush
+from gnnpar.runtime.push import PushAggregation
 from gnnpar.runtime.stage import Stage
 from gnnpar.runtime.targets import Targets
 
-__all__ = ["build_stage", "needs_two_copies", "pull_scales"]
+__all__ = ["build_stage", "needs_two_copies", "pull_scales", "slicing_faults"]
 
 
 def needs_two_copies(model: Model, policy: HistoryPolicy, recompute: bool) -> bool:
@@ -31,6 +34,19 @@ def needs_two_copies(model: Model, policy: HistoryPolicy, recompute: bool) -> bo
     push = any(isinstance(layer.operator, Push) for layer in model.all_layers())
     overwritten = policy.mode == "latest" and policy.steps_per_epoch == 1
     return policy.mode == "snapshot" or (overwritten and push and recompute)
+
+
+def slicing_faults(model: Model) -> list[str]:
+    """Why ways cannot split the features of this model's aggregations."""
+    layers = zip(model.all_layers(), model.layer_names(), strict=True)
+    found = [f"{name} ({type(layer).__name__})" for layer, name in layers if isinstance(layer.operator, Push)]
+    if not found:
+        return []
+    return [
+        f"parallel.split: {', '.join(found[:3])}{', …' if found[3:] else ''}: what an edge carries depends "
+        "on whole rows (attention, or a message function), so a slice of the features is not enough; use "
+        "parallel.split=vertices"
+    ]
 
 
 def pull_scales(layers: Sequence[Layer], graph: Graph, dtype: torch.dtype) -> list[PullScales | None]:
@@ -67,8 +83,14 @@ def build_stage(
         halo: where several ways share it and their chunks read each other.
         files: the cuts are kept in files, whose names start with this one's; None: in memory.
 
-    Memory: for every aggregation (copies + 1) · N · K elements.
+    Memory: for every aggregation (copies + 1) · N · K elements; of the way's rows alone where the ways split
+    features or the stage aggregates sequentially.
+
+    Raises:
+        InputError: features are to be split, and a layer cannot.
     """
+    if config.parallel.split == "features" and (faults := slicing_faults(model)):
+        raise InputError("configuration", faults)
     layers = model.all_layers()
     last = len(layers) - 1
     payloads = payloads or {}
@@ -76,21 +98,11 @@ def build_stage(
     reads_features = indices[0] == 0 or any(FEATURES in layer.reads for layer in own)
     graph_layers = [layer for layer in own if layer.operator is not None]
     of_operators = pull_scales(own, chunked.graph, getattr(torch, config.dtype))
-    aggregations: list[Aggregation] = []
-    policy = HistoryPolicy.of(config)
+    aggregate = _whole_rows(chunked.graph, copies, config, halo, files)
+    if halo is not None and (config.parallel.split == "features" or config.memory.sequential):
+        aggregate = _own_rows(Peers(chunked, halo.mesh, halo.column, halo.way, halo.transport), config)
     aggregating = [index for index, layer in zip(indices, own, strict=True) if layer.operator is not None]
-    for index, layer, found in zip(aggregating, graph_layers, of_operators, strict=True):
-        mapped = None
-        if files is not None:
-            mapped = MappedRows(files.with_name(f"{files.name}-layer{index}.rows"), chunked.graph, index)
-        cut = CutStore(chunked.graph.num_nodes, copies, mapped)
-        if found is not None:
-            packs = policy.steps_per_epoch > 1 and not policy.compensate and halo is None
-            compensates = policy.compensate
-            aggregations.append(PullAggregation(cut, found, packs=packs, compensates=compensates))
-            continue
-        remembers = config.memory.recompute and policy.mode == "latest" and policy.steps_per_epoch > 1
-        aggregations.append(PushAggregation(cut, layer, remembers, policy.compensate))
+    aggregations = [aggregate(*one) for one in zip(aggregating, graph_layers, of_operators, strict=True)]
     targets = Targets(chunked, device) if indices[-1] == last else None
     sends = {target: specs for (source, target), specs in payloads.items() if source == number}
     head = None
@@ -119,6 +131,41 @@ def build_stage(
         halo=halo,
         head=head,
     )
+
+
+Make = Callable[[int, Layer, PullScales | None], Aggregation]
+"""Of a layer's global index, the layer, and the scales of its operator if it is fixed and linear."""
+
+
+def _whole_rows(graph: Graph, copies: int, config: RunConfig, halo: Halo | None, files: Path | None) -> Make:
+    """Aggregations with room for the rows of all vertices."""
+    policy = HistoryPolicy.of(config)
+    some = policy.steps_per_epoch > 1
+    packs = some and not policy.compensate and halo is None
+    remembers = some and config.memory.recompute and policy.mode == "latest"
+
+    def make(index: int, layer: Layer, found: PullScales | None) -> Aggregation:
+        mapped = None
+        if files is not None:
+            mapped = MappedRows(files.with_name(f"{files.name}-layer{index}.rows"), graph, index)
+        cut = CutStore(graph.num_nodes, copies, mapped)
+        if found is not None:
+            return PullAggregation(cut, found, packs=packs, compensates=policy.compensate)
+        return PushAggregation(cut, layer, remembers, policy.compensate)
+
+    return make
+
+
+def _own_rows(peers: Peers, config: RunConfig) -> Make:
+    """Aggregations of a way that keeps only its own rows."""
+    parts = PartByPart(peers)
+    product = FeatureSlices(peers) if config.parallel.split == "features" else parts
+
+    def make(index: int, layer: Layer, found: PullScales | None) -> Aggregation:
+        cut = CutStore(len(peers.own), 1, first=peers.own.start)
+        return OwnRowsPush(cut, layer, parts) if found is None else OwnRowsPull(cut, found, product)
+
+    return make
 
 
 class _Features:

@@ -28,6 +28,7 @@ from gnnpar.history import foreign_histories
 from gnnpar.model import Model
 from gnnpar.partition import Partition, degree_cost, partition_from_config, report
 from gnnpar.plan import stage_faults
+from gnnpar.runtime import slicing_faults
 from gnnpar.train.job import Job, make_model, pickle_model, run_rank
 from gnnpar.train.order import build_schedule, runs_by_branch, schedule_faults
 from gnnpar.train.rundir import check_run_dir, new_run_dir
@@ -177,6 +178,8 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             "trace.history_error: the model normalises over all rows that run together (such as "
             "model.norm=batch), so no embedding of it is the exact one; leave it out, or use model.norm=layer"
         )
+    if config.parallel.split == "features":
+        faults.extend(slicing_faults(network))
     partition = None
     if config.partition.path is not None:  # cheap to read: its faults come with the others
         with faults.collected():
@@ -190,7 +193,7 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
         )
     partition = partition or cut(config, graph)
     cost = degree_cost(graph, config.partition.cost_vertex, config.partition.cost_edge)
-    chunked = ChunkedGraph.build(graph, partition)
+    chunked = ChunkedGraph.build(graph, partition, mesh.slot_size)
     if config.history.store == "disk" and config.history.dir is not None:
         faults.extend(foreign_histories(Path(config.history.dir), chunked.graph))
         faults.raise_if_any()

@@ -103,7 +103,9 @@ class Trainer:
         self.split, self.schedule = deal_layers(model, self.chunked, config, context, self.mesh)
         release_freed_memory()
         self.policy = HistoryPolicy.of(config)
-        copies = 2 if needs_two_copies(model, self.policy, config.memory.recompute) else 1
+        chunked_steps = config.batch.num_chunks > 1
+        two = chunked_steps and needs_two_copies(model, self.policy, config.memory.recompute)
+        copies = 2 if two else 1
         self.feed = ChunkFeed(config, self.mesh, self.schedule, self.chunked, copies, model.chunk_dependent)
         self.column, self.way = self.mesh.place_of(context.rank)
         self.executor, models = build_executor(model, self.split, self.feed, context, self.recorder)

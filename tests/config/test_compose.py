@@ -220,3 +220,19 @@ def test_compensation_names_every_key_that_it_needs_otherwise():
     assert len(faults) == 4
     for needed in ("history.mode=latest", "history.gamma=1", "history.warmup_steps=0", "use more steps"):
         assert any(needed in fault and fault.startswith("history.compensate: ") for fault in faults), needed
+
+
+@pytest.mark.parametrize("key", ["parallel.split=features", "memory.sequential=true"])
+def test_ways_that_keep_their_own_rows_run_one_exact_micro_batch(key):
+    name = key.partition("=")[0]
+    fault = only_fault("system=graph_parallel", key, "batch.num_chunks=4")
+    assert fault.startswith(f"{name}: ") and "set batch.num_chunks=1 (it is 4)" in fault
+    assert "use batch.kind=chunks" in only_fault("system=graph_parallel", key, "batch.kind=clusters")
+    compose(["system=graph_parallel", key])
+    for of_history in ("history.refresh_every=2", "history.store=disk", "trace.history_error=true"):
+        faults = faults_of("system=graph_parallel", key, of_history)
+        assert any(f"{name} leaves no history" in fault for fault in faults)
+
+
+def test_features_are_split_or_rows_fetched():
+    assert "choose one" in only_fault("system=feature_parallel", "memory.sequential=true")

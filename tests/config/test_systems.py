@@ -15,7 +15,8 @@ from gnnpar.train.order import build_schedule
 from gnnpar.train.run import prepare, run
 from gnnpar.train.trainer import Trainer
 
-WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "gas", "rest", "lmc"}
+WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "feature_parallel", "sar"}
+WHOLE |= {"gas", "rest", "lmc"}
 UNFLUSHED = {
     "pipedream": "stash",
     "pipedream_vertical": "vertical",
@@ -31,6 +32,7 @@ OF_FAMILIES = [name for name, family in FAMILIES.items() if "updates" not in fam
 
 # ranks, stages, replicas, in two halves (I and W)
 TABLE = {
+    "feature_parallel": (1, 1, 1, False),
     "full_batch": (1, 1, 1, False),
     "gnnpipe": (2, 2, 1, False),
     "gnnpipe_hybrid": (2, 2, 1, False),
@@ -38,6 +40,7 @@ TABLE = {
     "gas": (1, 1, 1, False),
     "rest": (1, 1, 1, False),
     "lmc": (1, 1, 1, False),
+    "sar": (1, 1, 1, False),
     "bapipe_1f1b_as": (2, 2, 1, False),
     "bapipe_1f1b_sno": (2, 2, 1, False),
     "bapipe_1f1b_so": (2, 2, 1, False),
@@ -145,7 +148,10 @@ def test_a_preset_of_several_steps_an_epoch_trains(name):
     assert 0 <= trainer.evaluate().test <= 1
 
 
-@pytest.mark.parametrize(("name", "size"), [("graph_parallel", 2), ("gnnpipe_hybrid", 4)])
+PARALLEL = [("graph_parallel", 2), ("gnnpipe_hybrid", 4), ("feature_parallel", 2), ("sar", 2)]
+
+
+@pytest.mark.parametrize(("name", "size"), PARALLEL)
 def test_a_preset_whose_ways_read_each_other_trains(name, size, tmp_path, monkeypatch):
     monkeypatch.setenv("GNNPAR_DATA", str(tmp_path / "home"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -156,6 +162,6 @@ def test_a_preset_whose_ways_read_each_other_trains(name, size, tmp_path, monkey
     assert Mesh.of(config).size == size
     summary = run(config).summary
     sent = summary["bytes_per_epoch"]
-    assert sent["halo"] > 0 and sent["weight"] > 0
+    assert sent["feature" if name == "feature_parallel" else "halo"] > 0 and sent["weight"] > 0
     assert (sent["stage"] > 0) is (summary["history_read_share"] > 0) is (name == "gnnpipe_hybrid")
     assert summary["history_age_max"] == (name == "gnnpipe_hybrid")

@@ -41,7 +41,8 @@ def as_if_alone(case):
     """The case without what must change no number."""
     from dataclasses import replace
 
-    return replace(case, stages=1, split=None, recompute=False, threads=1, schedule="gpipe")
+    plain = {"split": None, "recompute": False, "sliced": False, "sequential": False}
+    return replace(case, stages=1, threads=1, schedule="gpipe", **plain)
 
 
 @pytest.fixture(scope="session")

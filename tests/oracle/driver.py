@@ -59,6 +59,8 @@ class Case:
     steps: int = 3
     shuffle: bool = True
     recompute: bool = False
+    sliced: bool = False
+    sequential: bool = False
     threads: int = 1
     seed: int = 3
     num_layers: int = 4
@@ -97,7 +99,12 @@ class Case:
             seed=self.seed,
             dtype="float64",
             model=model_config(self.layer, self.num_layers, **dict(self.model)),
-            parallel=ParallelConfig(stages=self.stages, ways=self.ways, layers_per_stage=self.split),
+            parallel=ParallelConfig(
+                stages=self.stages,
+                ways=self.ways,
+                layers_per_stage=self.split,
+                split="features" if self.sliced else "vertices",
+            ),
             batch=BatchConfig(
                 num_chunks=self.chunks, joined=self.joined, steps_per_epoch=self.parts, shuffle=self.shuffle
             ),
@@ -110,7 +117,7 @@ class Case:
                 refresh_every=self.refresh,
                 compensate=self.compensate,
             ),
-            memory=MemoryConfig(recompute=self.recompute),
+            memory=MemoryConfig(recompute=self.recompute, sequential=self.sequential),
             train=TrainConfig(
                 lr=self.learning_rate,
                 weight_decay=self.decay[0],
@@ -149,8 +156,11 @@ def run_case(context, case):
         torch.set_num_threads(threads)
 
 
-def make_trainer(case, context):
+def make_trainer(case, context, chunked=None):
+    """`chunked`: the case's graph, where not renumbered as here."""
     graph = case.build_graph()
+    if chunked is not None:
+        return Trainer(case.build_model(graph), chunked, case.config(), context)
     chunk_of = chunk_assignment(graph, case.mesh.num_chunks)
     shuffled = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(1))
     order = shuffled[torch.argsort(chunk_of[shuffled], stable=True)]

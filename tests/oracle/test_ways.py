@@ -8,10 +8,14 @@ from itertools import accumulate, pairwise
 
 import pytest
 import torch
-from oracle.driver import TOLERANCE, Case, make_trainer, mismatches, run_reference
+from oracle.driver import TOLERANCE, Case, make_trainer, mismatches, record_step, run_reference
 from oracle.models import LAYER_TYPES, PULL
 from support.graphs import chunk_assignment
 from torch.nn import functional as F
+
+from gnnpar.batch import ChunkedGraph
+from gnnpar.parallel import Halo
+from gnnpar.partition import partition_graph
 
 P = 2
 STEPS = 1 + 2 * P + 1
@@ -166,6 +170,49 @@ def test_mirrors_of_both_directions(case):
     forward, by_rows, by_columns = count_rows(case, graph, (0, 1), 0, 2)
     assert forward == by_columns
     assert case.directed or forward == by_rows
+
+
+class Waiting(Halo):
+    """Sums nothing before all rows are there."""
+
+    def inner(self, chunk, what):
+        return 0
+
+
+def train_both(context, case):
+    """For the pool: records of a run that sums inner rows while messages travel, and of one that waits."""
+    graph, found = case.build_graph(), []
+    partition = partition_graph(graph, case.mesh.num_chunks, method="ldg", num_groups=case.mesh.slot_size)
+    for kind in (Halo, Waiting):
+        trainer = make_trainer(case, context, ChunkedGraph.build(graph, partition, case.mesh.slot_size))
+        halos = [stage.halo for stage in trainer.executor.stages.values()]
+        for halo in halos:
+            halo.__class__ = kind
+        inner = sum(
+            halo.inner(chunk, what)
+            for halo in halos
+            for chunk in trainer.chunked.chunks
+            if chunk.index in case.mesh.chunks_of(trainer.column, trainer.way)
+            for what in ("cut", "aggregation gradient")
+        )
+        found.append(([record_step(trainer) for _ in range(case.steps)], inner))
+    return found
+
+
+OVERLAPPED = [
+    Case(layer="sage", ways=2, directed=True),
+    hybrid("gcnii", stages=1, chunks=2, mode="snapshot", gamma=2.0, directed=False),
+    hybrid("gcnii", stages=1, chunks=3, mode="drop"),
+]
+
+
+@pytest.mark.parametrize("case", OVERLAPPED, ids=str)
+def test_summing_inner_rows_early_changes_no_bit(pool, case):
+    for (early, inner), (late, nothing) in pool.run(train_both, 2, case, timeout_s=60):
+        assert inner > nothing == 0
+        for one, two in zip(early, late, strict=True):
+            assert one.loss == two.loss and one.bytes_sent == two.bytes_sent
+            assert all(torch.equal(one.gradients[name], two.gradients[name]) for name in two.gradients)
 
 
 def evaluate(context, case):

@@ -8,6 +8,7 @@ from gnnpar.batch import ChunkedGraph, slot_order
 from gnnpar.dist import Mesh
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.parallel import Halo, Reading, reading
+from gnnpar.partition import partition_graph
 
 
 def chunked_graph(count, directed=True):
@@ -82,3 +83,38 @@ def test_both_ends_of_a_message_agree(ways, gamma, mode):
                             assert bool((owner == way).all())
                             crossing[what] += route.mine.numel()
     assert min(crossing.values()) > 0
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("ways", [2, 4])
+def test_inner_rows_are_those_before_the_first_that_needs_another_way(ways, directed):
+    """With boundary vertices last, all rows that need none, or all but those that only the other direction
+    counts."""
+    graph = tiny_graph(directed, num_nodes=120)
+    partition = partition_graph(graph, 8, num_groups=ways)
+    chunked = ChunkedGraph.build(graph, partition, ways)
+    assert torch.equal(ChunkedGraph.build(graph, partition).graph.node_ids, partition.order)
+    offsets, mesh = list(chunked.offsets), Mesh((ways,), 8)
+    assert offsets == partition.offsets.tolist()
+    way_of = chunked.chunk_of // (8 // ways)
+    source, target = chunked.graph.indices.long(), chunked.graph.destinations
+    crosses = way_of[source] != way_of[target]
+    found = 0
+    for way in range(ways):
+        halo = Halo(chunked, mesh, 0, way, transport=None)
+        for index in mesh.chunks_of(0, way):
+            chunk = chunked.chunks[index]
+            within = range(chunk.start, chunk.stop)
+            ids = (
+                order[chunk.start : chunk.stop].tolist()
+                for order in (chunked.graph.node_ids, partition.order)
+            )
+            assert len(set(map(frozenset, ids))) == 1
+            ends = {"cut": target[crosses].tolist(), "aggregation gradient": source[crosses].tolist()}
+            for what, needing in ends.items():
+                count = next((row - chunk.start for row in within if row in needing), chunk.num_rows)
+                assert halo.inner(chunk, what) == count
+                found += count
+            alone = [row for row in within if row not in ends["cut"] + ends["aggregation gradient"]]
+            assert alone == list(within[: len(alone)])
+    assert found > 0

@@ -12,7 +12,8 @@ from gnnpar.graph.norm import scales
 from gnnpar.history import CutStore, HistoryPolicy, ReadsPlanner
 from gnnpar.model import Layer, Pull, Push, Rows
 from gnnpar.model.edges import edge_sum
-from gnnpar.runtime.aggregation import PullAggregation, PushAggregation
+from gnnpar.runtime.aggregation import PullAggregation
+from gnnpar.runtime.push import PushAggregation
 
 OPERATORS = [Pull(norm, self_loops) for norm in ("sym", "mean", "sum") for self_loops in (False, True)]
 MODES = [("latest", 1), ("latest", 2), ("snapshot", 2), ("drop", 1)]

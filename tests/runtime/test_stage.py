@@ -10,7 +10,8 @@ from support.graphs import tiny_graph
 from gnnpar.config.schema import MemoryConfig
 from gnnpar.history import HistoryPolicy, ReadsPlanner
 from gnnpar.runtime import OUT, build_stage, needs_two_copies
-from gnnpar.runtime.aggregation import PullAggregation, PushAggregation
+from gnnpar.runtime.aggregation import PullAggregation
+from gnnpar.runtime.push import PushAggregation
 from gnnpar.train.job import make_model
 
 CPU = torch.device("cpu")

@@ -92,6 +92,14 @@ def test_more_ways_than_vertices_are_refused(sound):
     assert "use fewer ways" in fault
 
 
+def test_features_are_split_for_fixed_linear_aggregations_only(sound):
+    keys = ["system=feature_parallel", "batch.num_chunks=1", "model.name=gat", "model.heads=2"]
+    (fault,) = faults_of(sound, *keys)
+    assert fault.startswith("parallel.split: layers.0 (GAT)") and "use parallel.split=vertices" in fault
+    for cure in ("parallel.split=vertices", "model.name=sage"):
+        prepare(compose([*BASE, *keys, cure]), sound, None)
+
+
 def test_labels_that_look_like_classes_are_told(sound, caplog):
     one_hot = nn.functional.one_hot(sound.y, 3).float()
     prepare(compose(BASE), sound.replace(y=one_hot), None)
