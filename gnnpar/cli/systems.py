@@ -44,6 +44,10 @@ PRESETS = {
     "ppll": "local_learning: a loss for every stage",
     "graph_parallel": "one part of the vertices a process, which exchange rows: no schedule, exact",
     "sar": "graph_parallel for little memory: rows of others are fetched when read, and thrown away",
+    "adaqp": "graph_parallel whose messages hold 4 bits of each number, rounded at random",
+    "bns_gcn": "graph_parallel that exchanges a random tenth of the boundary rows in every step, rescaled",
+    "pipegcn": "graph_parallel that reads rows and gradients of other processes one step late",
+    "sancus": "graph_parallel that sends rows every 4 steps only and reads what it has until then",
 }
 
 RELATED = {

@@ -83,6 +83,11 @@ def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if summary["history_read_share"]:
         age = f"mean {summary['history_age_mean']:.2f}, max {summary['history_age_max']} steps"
         yield "age of histories", f"{age}; {_percent(summary['history_read_share'])} of reads"
+    if summary["halo_age_max"]:
+        yield (
+            "age of rows of other ways",
+            f"mean {summary['halo_age_mean']:.2f}, max {summary['halo_age_max']} epochs",
+        )
     yield "peak memory by rank", ", ".join(map(bytes_text, summary["peak_memory_bytes"]))
 
 

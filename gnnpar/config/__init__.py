@@ -5,6 +5,7 @@ from gnnpar.config.files import config_hash, from_yaml, read_config, to_yaml
 from gnnpar.config.schema import (
     BatchConfig,
     DatasetConfig,
+    HaloConfig,
     HistoryConfig,
     LaunchConfig,
     MemoryConfig,
@@ -22,6 +23,7 @@ from gnnpar.config.section import dump_flat
 __all__ = [
     "BatchConfig",
     "DatasetConfig",
+    "HaloConfig",
     "HistoryConfig",
     "LaunchConfig",
     "MemoryConfig",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from gnnpar.config.halo_rules import halo_faults
+
 __all__ = ["cross_faults"]
 
 
@@ -38,6 +40,7 @@ def _broken(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     yield from _own_rows(v)
     yield from _steps(v)
     yield from _weights(v)
+    yield from halo_faults(v)
     if v["model.name"] == "gat" and v["model.hidden"] % v["model.heads"]:
         yield (
             ("model.name", "model.hidden", "model.heads"),

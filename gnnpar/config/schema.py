@@ -16,6 +16,7 @@ from gnnpar.config.section import Section
 __all__ = [
     "BatchConfig",
     "DatasetConfig",
+    "HaloConfig",
     "HistoryConfig",
     "LaunchConfig",
     "MemoryConfig",
@@ -230,6 +231,31 @@ class HistoryConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HaloConfig(Section):
+    """How the ways of a stage read each other's rows, where their chunks do (`parallel.ways`)."""
+
+    section: ClassVar[str] = "halo"
+
+    mode: Literal["exact", "stale", "sampled", "bounded", "quantised"] = "exact"
+    """As they are; as they were one step before, so that messages hide behind computation (PipeGCN); a random
+    sample of them (BNS-GCN); as they were last sent, under a bound (SANCUS); or rounded to a few bits
+    (AdaQP)."""
+    smooth_features: Probability = 0.0
+    """`stale`: decay of a running mean that takes the place of the rows received; 0 for none."""
+    smooth_gradients: Probability = 0.0
+    """`stale`: the same for gradients."""
+    rate: Annotated[float, Above(0), Between(0, 1)] = 1.0
+    """`sampled`: chance of each row to be sent to a way that reads it, drawn in every step."""
+    period: PositiveInt = 1
+    """`bounded`: steps after which rows are sent again in any case."""
+    bound: NonNegative | None = None
+    """`bounded`: relative change above which rows are sent again before that; null: never. With dropout p,
+    rows change by about √(2p) in every step."""
+    bits: Literal[8, 4, 2] | None = None
+    """`quantised`: of each number on its way, forward and backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemoryConfig(Section):
     """What is kept from forward to backward."""
 
@@ -364,6 +390,7 @@ class RunConfig(Section):
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     weights: WeightsConfig = field(default_factory=WeightsConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
+    halo: HaloConfig = field(default_factory=HaloConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

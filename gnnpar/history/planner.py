@@ -103,6 +103,7 @@ class ReadsPlanner:
             streams=streams,
             age_max=age_max,
             num_reads=num_reads,
+            step=step,
         )
         if not any(streams):
             return whole

@@ -61,6 +61,7 @@ class Reads:
         age_max: of the oldest row read.
         num_reads: edge reads of the step.
         num_updates: that the step makes, each over as many slots as the others.
+        step: number of the step.
     """
 
     planner: ReadsPlanner
@@ -77,6 +78,7 @@ class Reads:
     age_max: int = 0
     num_reads: int = 0
     num_updates: int = 1
+    step: int = 0
 
     def of(self, replica: int) -> Reads:
         """What the chunks of one replica read."""

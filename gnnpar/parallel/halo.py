@@ -162,6 +162,9 @@ class Halo:
         for route, part in zip(routes, arrived, strict=True):
             rows.index_add_(0, route.mine, part)
 
+    def settle(self) -> None:
+        """Wait for what may still be on its way when a step is over; nothing here."""
+
     def _exchange(
         self,
         routes: Sequence[Route],

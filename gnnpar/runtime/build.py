@@ -16,8 +16,9 @@ from gnnpar.graph.graph import Graph
 from gnnpar.graph.norm import PullScales, scales
 from gnnpar.history import CutStore, HistoryPolicy, MappedRows
 from gnnpar.model import FEATURES, Edge, Layer, Model, Pull, Push, TensorSpec
-from gnnpar.parallel import FeatureSlices, Halo, PartByPart, Peers
+from gnnpar.parallel import FeatureSlices, Halo, PartByPart, Peers, SampledHalo, halo_faults
 from gnnpar.runtime.aggregation import Aggregation, PullAggregation
+from gnnpar.runtime.by_columns import PullByColumns
 from gnnpar.runtime.local import LocalHead
 from gnnpar.runtime.own_rows import OwnRowsPull, OwnRowsPush
 from gnnpar.runtime.push import PushAggregation
@@ -87,9 +88,11 @@ def build_stage(
     features or the stage aggregates sequentially.
 
     Raises:
-        InputError: features are to be split, and a layer cannot.
+        InputError: features are to be split, or a sample of rows read, and a layer cannot.
     """
     if config.parallel.split == "features" and (faults := slicing_faults(model)):
+        raise InputError("configuration", faults)
+    if faults := halo_faults(config, model):
         raise InputError("configuration", faults)
     layers = model.all_layers()
     last = len(layers) - 1
@@ -149,6 +152,8 @@ def _whole_rows(graph: Graph, copies: int, config: RunConfig, halo: Halo | None,
         if files is not None:
             mapped = MappedRows(files.with_name(f"{files.name}-layer{index}.rows"), graph, index)
         cut = CutStore(graph.num_nodes, copies, mapped)
+        if found is not None and isinstance(halo, SampledHalo):
+            return PullByColumns(cut, found, halo)
         if found is not None:
             return PullAggregation(cut, found, packs=packs, compensates=policy.compensate)
         return PushAggregation(cut, layer, remembers, policy.compensate)

@@ -118,6 +118,12 @@ class Executor:
             stage.release()
         return state.loss
 
+    def settle(self) -> None:
+        """Wait for messages of the step that nothing in it needed."""
+        for stage in self.stages.values():
+            if stage.halo is not None:
+                stage.halo.settle()
+
     def _do(self, action: Action, state: _Step) -> None:
         if action.kind is Kind.F:
             for batch in action.micro_batches:

@@ -34,6 +34,7 @@ class Recorder:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.bytes_sent: defaultdict[tuple[str, int], int] = defaultdict(int)
         self.messages_sent: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self.rows_by_age: defaultdict[int, int] = defaultdict(int)
 
     @contextmanager
     def span(self, kind: str, what: str = "") -> Iterator[None]:
@@ -52,6 +53,10 @@ class Recorder:
         self.bytes_sent[kind, peer] += count
         self.messages_sent[kind, peer] += 1
 
+    def count_rows(self, age: int, count: int) -> None:
+        """Count `count` rows of other ways, read `age` steps after they were computed."""
+        self.rows_by_age[age] += count
+
     def bytes_by_kind(self) -> dict[str, int]:
         totals: defaultdict[str, int] = defaultdict(int)
         for (kind, _), count in self.bytes_sent.items():
@@ -64,3 +69,4 @@ class Recorder:
         self.seconds.clear()
         self.bytes_sent.clear()
         self.messages_sent.clear()
+        self.rows_by_age.clear()

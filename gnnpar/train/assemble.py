@@ -12,7 +12,7 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.errors import InputError
 from gnnpar.model import Model
-from gnnpar.parallel import Halo
+from gnnpar.parallel import make_halo
 from gnnpar.plan import plan_stages
 from gnnpar.runtime import Executor, HistoryExchange, build_stage
 from gnnpar.schedule import Schedule
@@ -44,9 +44,7 @@ def build_executor(
     config, mesh, schedule = feed.config, feed.mesh, feed.schedule
     column, way = mesh.place_of(context.rank)
     transport = Transport(context, recorder)
-    halo = None
-    if mesh.ways[column] > 1 and config.batch.kind == "chunks":
-        halo = Halo(feed.trained, mesh, column, way, transport)
+    halo = make_halo(config, feed.trained, mesh, column, way, transport)
     files = None
     if config.history.store == "disk":
         if config.history.dir is None:

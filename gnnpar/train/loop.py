@@ -6,6 +6,7 @@ import logging
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,6 +86,8 @@ class _Tally:
     age_max: int = 0
     chunked_steps: int = 0
     bytes_per_epoch: dict[str, int] = field(default_factory=dict)
+    halo_bytes: int = 0
+    rows_by_age: Counter[int] = field(default_factory=Counter)
 
     def add(self, result: StepResult, trainer: Trainer) -> None:
         self.seconds.append(result.seconds)
@@ -95,6 +98,8 @@ class _Tally:
             self.reads += result.history_share
             self.age_reads += result.history_share * result.history_age
             self.age_max = max(self.age_max, result.history_age_max)
+            self.halo_bytes += self.bytes_per_epoch.get("halo", 0)
+            self.rows_by_age.update(trainer.recorder.rows_by_age)
 
 
 def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], None]) -> Outcome:
@@ -156,10 +161,15 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
         "eval": statistics.median(tally.eval_seconds),
         "wait": statistics.median(w / s for w, s in zip(tally.waits, tally.seconds, strict=True)),
         "bytes": tally.bytes_per_epoch,
+        "halo_bytes": tally.halo_bytes,
+        "rows_by_age": dict(tally.rows_by_age),
         "memory": peak_memory_bytes(trainer.context.device),
     }
     ranks = trainer.context.gather_objects(mine, "gathering the summary")
     kinds = sorted({kind for rank in ranks for kind in rank["bytes"]} | {"stage", "halo", "weight"})
+    rows: Counter[int] = Counter()
+    for rank in ranks:
+        rows.update(rank["rows_by_age"])
     return {
         "epoch_time_s": max(rank["epoch"] for rank in ranks),
         "eval_time_s": max(rank["eval"] for rank in ranks),
@@ -169,6 +179,10 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
         "history_age_mean": tally.age_reads / tally.reads if tally.reads else 0.0,
         "history_age_max": tally.age_max,
         "history_read_share": tally.reads / tally.chunked_steps if tally.chunked_steps else 0.0,
+        # Where rows are sampled or skipped, the last epoch says little.
+        "halo_bytes_mean": sum(rank["halo_bytes"] for rank in ranks) / max(1, tally.chunked_steps),
+        "halo_age_mean": sum(age * count for age, count in rows.items()) / max(1, rows.total()),
+        "halo_age_max": max(rows, default=0),
         "peak_memory_bytes": [rank["memory"] for rank in ranks],
         "layers_per_stage": trainer.layers_per_stage,
         "num_parameters": trainer.num_parameters,

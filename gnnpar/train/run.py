@@ -26,6 +26,7 @@ from gnnpar.errors import Faults, InputError
 from gnnpar.graph import Graph, validate
 from gnnpar.history import foreign_histories
 from gnnpar.model import Model
+from gnnpar.parallel import halo_faults
 from gnnpar.partition import Partition, degree_cost, partition_from_config, report
 from gnnpar.plan import stage_faults
 from gnnpar.runtime import slicing_faults
@@ -180,6 +181,7 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
         )
     if config.parallel.split == "features":
         faults.extend(slicing_faults(network))
+    faults.extend(halo_faults(config, network))
     partition = None
     if config.partition.path is not None:  # cheap to read: its faults come with the others
         with faults.collected():

@@ -148,6 +148,7 @@ class Trainer:
             self._clip()
             for update in self._updates:
                 update.end(self.feed.ends_epoch(self.step))
+        self.executor.settle()
         self.step += 1
         return StepResult(
             value,

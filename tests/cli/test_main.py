@@ -193,6 +193,8 @@ SUMMARY = {
     "bubble_theory": 1 / 9,
     "history_age_mean": 1.0,
     "history_age_max": 1,
+    "halo_age_mean": 0.0,
+    "halo_age_max": 0,
     "history_read_share": 0.25,
     "peak_memory_bytes": [1 << 20, 2 << 20],
     "run_dir": "/somewhere",

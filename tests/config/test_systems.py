@@ -17,6 +17,7 @@ from gnnpar.train.trainer import Trainer
 
 WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "feature_parallel", "sar"}
 WHOLE |= {"gas", "rest", "lmc"}
+WHOLE |= {"pipegcn", "bns_gcn", "adaqp", "sancus"}
 UNFLUSHED = {
     "pipedream": "stash",
     "pipedream_vertical": "vertical",
@@ -41,6 +42,10 @@ TABLE = {
     "rest": (1, 1, 1, False),
     "lmc": (1, 1, 1, False),
     "sar": (1, 1, 1, False),
+    "pipegcn": (1, 1, 1, False),
+    "bns_gcn": (1, 1, 1, False),
+    "adaqp": (1, 1, 1, False),
+    "sancus": (1, 1, 1, False),
     "bapipe_1f1b_as": (2, 2, 1, False),
     "bapipe_1f1b_sno": (2, 2, 1, False),
     "bapipe_1f1b_so": (2, 2, 1, False),
@@ -148,7 +153,7 @@ def test_a_preset_of_several_steps_an_epoch_trains(name):
     assert 0 <= trainer.evaluate().test <= 1
 
 
-PARALLEL = [("graph_parallel", 2), ("gnnpipe_hybrid", 4), ("feature_parallel", 2), ("sar", 2)]
+PARALLEL = [("graph_parallel", 2), ("gnnpipe_hybrid", 4), ("sancus", 2), ("feature_parallel", 2), ("sar", 2)]
 
 
 @pytest.mark.parametrize(("name", "size"), PARALLEL)
@@ -165,3 +170,5 @@ def test_a_preset_whose_ways_read_each_other_trains(name, size, tmp_path, monkey
     assert sent["feature" if name == "feature_parallel" else "halo"] > 0 and sent["weight"] > 0
     assert (sent["stage"] > 0) is (summary["history_read_share"] > 0) is (name == "gnnpipe_hybrid")
     assert summary["history_age_max"] == (name == "gnnpipe_hybrid")
+    # Steps 1, 2 and 3 after the warm-up read rows of step 0.
+    assert (summary["halo_age_mean"], summary["halo_age_max"]) == ((2, 3) if name == "sancus" else (0, 0))

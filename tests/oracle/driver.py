@@ -15,6 +15,7 @@ from support.graphs import chunk_assignment, tiny_graph
 from gnnpar.batch import ChunkedGraph
 from gnnpar.config.schema import (
     BatchConfig,
+    HaloConfig,
     MemoryConfig,
     OptimizerConfig,
     ParallelConfig,
@@ -73,6 +74,7 @@ class Case:
     refresh: int | None = None
     decay: tuple = (0.0, None)
     clip: float | None = None
+    halo: tuple = ()
     graph: tuple = field(default=())
     model: tuple = field(default=())
 
@@ -117,6 +119,7 @@ class Case:
                 refresh_every=self.refresh,
                 compensate=self.compensate,
             ),
+            halo=HaloConfig(**dict(self.halo)),
             memory=MemoryConfig(recompute=self.recompute, sequential=self.sequential),
             train=TrainConfig(
                 lr=self.learning_rate,
@@ -139,6 +142,7 @@ class StepRecord:
     gradients: dict
     parameters: dict
     bytes_sent: dict = field(default_factory=dict)
+    rows_by_age: dict = field(default_factory=dict)
 
 
 def run_cases(context, cases):
@@ -183,6 +187,7 @@ def record_step(trainer):
         gradients=clone,
         parameters=parameters,
         bytes_sent=trainer.recorder.bytes_by_kind(),
+        rows_by_age=dict(trainer.recorder.rows_by_age),
     )
 
 
@@ -211,6 +216,8 @@ def merge(ranks):
         merged.parameters |= rank.parameters
         for kind, count in rank.bytes_sent.items():
             merged.bytes_sent[kind] = merged.bytes_sent.get(kind, 0) + count
+        for age, count in rank.rows_by_age.items():
+            merged.rows_by_age[age] = merged.rows_by_age.get(age, 0) + count
     return merged
 
 

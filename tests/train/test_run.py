@@ -87,6 +87,15 @@ def test_histories_of_another_graph_are_refused_before_anything_starts(sound, tm
     assert fault.startswith("history.dir: ") and "choose another folder" in fault
 
 
+def test_a_sample_of_rows_needs_fixed_linear_aggregations(sound):
+    keys = ["system=bns_gcn", "batch.num_chunks=1", "model.name=gat"]
+    (fault,) = faults_of(sound, *keys)
+    assert fault.startswith("halo.mode: ") and "not for GAT" in fault
+    for cure in ("model.name=sage", "halo.mode=stale"):
+        rate = ["halo.rate=1"] if "stale" in cure else []
+        prepare(compose([*BASE, *keys, cure, *rate]), sound, None)
+
+
 def test_more_ways_than_vertices_are_refused(sound):
     (fault,) = faults_of(sound, "system=graph_parallel", "batch.num_chunks=1", "parallel.ways=41")
     assert "use fewer ways" in fault
