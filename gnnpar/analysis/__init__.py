@@ -1,0 +1,28 @@
+"""What a run costs and what it is, before anything runs: work, depth, bytes, memory, taxonomy."""
+
+from gnnpar.analysis.analyze import Analysis, analyze, analyze_presets
+from gnnpar.analysis.expr import Expr, log2, symbol
+from gnnpar.analysis.layers import LayerCost, Pass
+from gnnpar.analysis.taxonomy import Stale, Taxonomy, taxonomy
+from gnnpar.analysis.totals import ModelCost, Scheme, cost_of_model, schemes
+from gnnpar.analysis.traffic import Flow, step_traffic
+
+__all__ = [
+    "Analysis",
+    "Expr",
+    "Flow",
+    "LayerCost",
+    "ModelCost",
+    "Pass",
+    "Scheme",
+    "Stale",
+    "Taxonomy",
+    "analyze",
+    "analyze_presets",
+    "cost_of_model",
+    "log2",
+    "schemes",
+    "step_traffic",
+    "symbol",
+    "taxonomy",
+]

@@ -1,4 +1,4 @@
-"""`Counter`: watches torch's operations on the probe graph and adds up work, depth and what depends on what."""
+"""`Counter`: watches what torch does on the probe graph, and adds up work, depth and what depends on what."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Fact:
 _NOTHING = Fact()
 
 
-class Counter(TorchDispatchMode):
+class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what runs inside, forward or backward.
 
     Tensors are known by their storage, which views share.
@@ -88,7 +88,7 @@ class Counter(TorchDispatchMode):
     """
 
     def __init__(self, graph: Graph, sizes: Sizes, values: Mapping[str, float]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sizes, self.values = sizes, values
         self.operations: list[Operation] = []
         self.reductions: list[Fact] = []
@@ -242,7 +242,9 @@ class Counter(TorchDispatchMode):
             index = index.select(-1, 0) if index.shape[0] > index.shape[-1] else index.select(0, 0)
         counts = torch.bincount(index.long(), minlength=self._num_nodes)
         for end, degrees in self._degrees.items():
-            if len(counts) == self._num_nodes and bool((counts - degrees).unique().numel() == 1):
+            if len(counts) == self._num_nodes and int((counts - degrees).max()) == int(
+                (counts - degrees).min()
+            ):
                 return frozenset({end})
         return frozenset({"source", "destination"})
 
@@ -265,7 +267,7 @@ def _merged(facts: Sequence[Fact]) -> Fact:
 def _is_linear(name: str, args: Sequence[Any], fact: Any) -> bool:
     if name not in LINEAR:
         return False
-    factors = [isinstance(a, Tensor) and fact(a).features for a in args]
+    factors: list[bool] = [isinstance(a, Tensor) and fact(a).features for a in args]
     if name in ("mul", "mm", "bmm"):
         return sum(factors[:2]) < 2
     if name == "addmm":

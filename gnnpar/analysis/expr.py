@@ -10,17 +10,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Union
 
 __all__ = ["ONE", "ZERO", "Expr", "log2", "symbol"]
 
-Number = Union[int, float]
+Number = int | float
 Monomial = tuple[tuple[str, int], ...]
 """(symbol, exponent), by symbol; no exponent is 0. `log k` is a symbol of its own."""
 
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _AT_MOST = {"T": "k", "d": "n"}
-"""Symbol → one that is never smaller: a head is at least one column wide, a vertex has at most n neighbours."""
+"""Symbol → one that is never smaller: a head has at least one column, a vertex at most n neighbours."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def symbol(name: str) -> Expr:
 
 
 def log2(argument: Expr | Number) -> Expr:
-    """The logarithm of one product; of a sum that of its largest product, by degree (the constant is lost)."""
+    """The logarithm of one product; of a sum that of its largest product, by degree (a constant is lost)."""
     terms = Expr.of(argument).terms
     if not terms:
         return ZERO
@@ -178,14 +177,16 @@ def _term(monomial: Monomial, coefficient: Number) -> str:
     # Sizes of the graph first, then widths, as one writes them: 2nk².
     ranked = sorted(monomial, key=lambda pair: ("Ltsbcnmzd".find(pair[0]) % 100, pair[0]))
     above = "".join(_power(s, e) for s, e in ranked if e > 0)
-    below = "".join(_power(s, -e) for s, e in ranked if e < 0)
-    factor = "" if coefficient == 1 and above else f"{coefficient:.6g}"
-    if coefficient == -1 and above:
-        factor = "-"
-    gap = " " if factor not in ("", "-") and above.startswith("log") else ""
-    return f"{factor}{gap}{above}" + (f"/{below}" if below else "")
+    below = "".join(_power(s, -e) for s, e in ranked if e < 0).strip()
+    factor = f"{coefficient:.6g}"
+    if abs(coefficient) == 1 and above:
+        factor = "-" if coefficient < 0 else ""
+    text = f"{factor}{above}".strip() if factor != "-" else f"-{above.strip()}"
+    return text + (f"/({below})" if len(below) > 1 else f"/{below}" if below else "")
 
 
 def _power(name: str, exponent: int) -> str:
-    text = name if exponent == 1 else f"{name}{str(exponent).translate(_SUPERSCRIPTS)}"
-    return f"{text}·" if len(name) > 1 and not name.startswith("log") else text
+    power = "" if exponent == 1 else str(exponent).translate(_SUPERSCRIPTS)
+    if name.startswith("log "):
+        return f" log{power} {name[4:]}"
+    return f"{name}{power}" if len(name) == 1 else f" {name}{power} "

@@ -28,31 +28,30 @@ class LayerClass:
     Attributes:
         name: `C-GNN`, `A-GNN`, `MP-GNN` or `unknown`.
         formulation: `local` for all that can be told, and `global` where ⊕ and ψ are a product with a matrix.
-        order: of the adjacency matrix: `linear` in one layer, or `unknown`; `-` where there is no global form.
-        linear: nothing in the layer is non-linear in h.
+        order: in the adjacency matrix: `linear`, as one layer is, or `unknown`; `-` where there is no global
+            form. A run of layers without anything non-linear is a polynomial (see `orders`).
         scores_from: for an A-GNN the ends whose features its scalars depend on.
     """
 
     name: str
     formulation: str
     order: str
-    linear: bool
     scores_from: tuple[str, ...] = ()
 
 
-def classify(layer: Layer, reductions: Sequence[Fact], linear: bool) -> LayerClass | None:
+def classify(layer: Layer, reductions: Sequence[Fact]) -> LayerClass | None:
     """The class of a layer, from the sums over edges that were seen; None for a row-wise layer."""
     if layer.operator is None:
         return None
     if isinstance(layer.operator, Pull):
-        return LayerClass("C-GNN", "local, global", "linear", linear)
+        return LayerClass("C-GNN", "local, global", "linear")
     sums = [one for one in reductions if one.features and _width(one) == _widest(reductions)]
     if not sums:
-        return LayerClass("unknown", "unknown", "unknown", False)
+        return LayerClass("unknown", "unknown", "unknown")
     name, ends = _message(*_message_of(sums[-1]))
     if name == "MP-GNN":
-        return LayerClass(name, "local", "-", linear)
-    return LayerClass(name, "local, global", "linear", linear, tuple(sorted(ends, reverse=True)))
+        return LayerClass(name, "local", "-")
+    return LayerClass(name, "local, global", "linear", tuple(sorted(ends, reverse=True)))
 
 
 def _message_of(reduction: Fact) -> tuple[Fact, tuple[int, ...]]:

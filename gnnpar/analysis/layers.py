@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from collections import Counter as Multiset
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -15,15 +13,14 @@ from gnnpar.analysis.counter import Counter, Kernel, Operation, Path, Phase
 from gnnpar.analysis.expr import ZERO, Expr, symbol
 from gnnpar.analysis.kinds import LayerClass, classify
 from gnnpar.analysis.sizes import Sizes, probe_graph, probe_sizes
-from gnnpar.config import ModelConfig
 from gnnpar.graph import Graph, SparseRows
-from gnnpar.model import Layer, Model, Pull, build_model
+from gnnpar.model import Layer, Model, Pull
 from gnnpar.model.adapters import Foreign
 from gnnpar.model.layer import FEATURES
 from gnnpar.model.rows import Rows
 from gnnpar.model.whole import WholeGraph, apply_layer
 
-__all__ = ["LayerCost", "Pass", "cost_custom", "cost_layers", "cost_model", "sizes_of"]
+__all__ = ["LayerCost", "Pass", "cost_layers"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,7 @@ class LayerCost:
     Attributes:
         name: prefix of its parameters' names. kind: its class.
         role: what the Besta-Hoefler terms say of it; None for a row-wise layer.
+        linear: nothing in the layer is non-linear in what enters.
         saved: elements that the backward pass needs of the forward pass, Z and the layer's input left out.
     """
 
@@ -80,6 +78,7 @@ class LayerCost:
     forward: Pass
     backward: Pass
     role: LayerClass | None
+    linear: bool
     saved: Expr
 
     @property
@@ -89,84 +88,6 @@ class LayerCost:
     def alike(self, other: LayerCost) -> bool:
         """Whether all but the name is the same."""
         return replace(self, name=other.name) == other
-
-
-def sizes_of(graph: Graph) -> dict[str, float]:
-    """Values of the symbols that the graph gives.
-
-    n vertices, m edges, d the most neighbours of a vertex (in or out), itself counted, F features, z of them
-    stored where they are sparse, C classes, t labelled training vertices, e features of an edge.
-    """
-    most = max(int(graph.in_degree.max()), int(graph.out_degree.max())) if graph.num_edges else 0
-    labelled = graph.train_mask.clone()
-    if not graph.multi_label:
-        labelled &= graph.y >= 0
-    stored = graph.x.indices.numel() if isinstance(graph.x, SparseRows) else graph.num_nodes * graph.num_features
-    return {
-        "n": graph.num_nodes,
-        "m": graph.num_edges,
-        "d": most + 1,
-        "F": graph.num_features,
-        "z": stored,
-        "C": graph.num_classes,
-        "t": int(labelled.sum()),
-        "e": 0 if graph.edge_attr is None else graph.edge_attr.shape[1],
-    }
-
-
-def twin_of(config: ModelConfig, graph: Graph) -> tuple[Model, dict[int, Expr], dict[str, float]]:
-    """A configured model at widths that no two symbols share, for at most three graph layers.
-
-    Returns the model, the names of its widths, and the values that k, T and L have in the configuration.
-    """
-    k, heads = symbol("k"), symbol("T")
-    count = 3 if config.heads > 1 and config.name == "gat" else 1
-    head = 7 if count > 1 else 19
-    small = replace(
-        config, hidden=count * head, heads=count if config.name == "gat" else 1, num_layers=min(config.num_layers, 3)
-    )
-    model = build_model(small, 13, 5)
-    widths = {13: symbol("F"), 5: symbol("C"), count * head: k, 2 * count * head: k * 2}
-    if count > 1:
-        widths |= {head: k * heads**-1, count: heads}
-    values: dict[str, float] = {"k": config.hidden, "L": config.num_layers}
-    if count > 1:
-        values["T"] = config.heads
-    return model, widths, values
-
-
-def cost_model(config: ModelConfig, graph: Graph) -> tuple[list[LayerCost], dict[str, float]]:
-    """Costs of every layer of a configured model on `graph`, and the values of all symbols in them."""
-    model, widths, values = twin_of(config, graph)
-    values |= sizes_of(graph)
-    few = cost_layers(model, graph, widths, values)
-    encoder, *inner, decoder = few
-    middle = inner[1] if len(inner) == 3 else None
-    names = [f"layers.{i}" for i in range(config.num_layers)]
-    chosen = inner if middle is None else [inner[0], *[middle] * (config.num_layers - 2), inner[-1]]
-    layers = [replace(one, name=name) for one, name in zip(chosen, names, strict=True)]
-    return [encoder, *layers, decoder], values
-
-
-def cost_custom(model: Model, graph: Graph) -> tuple[list[LayerCost], dict[str, float]]:
-    """Costs of every layer of any model, at its own widths. Equal widths share a symbol: F, C, k, k2, …"""
-    values = sizes_of(graph)
-    specs = model.cut_specs(graph)  # raises the faults of the model
-    counted = Multiset(spec.tail[-1] for spec in specs.values() if spec.tail)
-    widths: dict[int, Expr] = {}
-    for number, (width, _) in enumerate(counted.most_common()):
-        name = "k" if number == 0 else f"k{number + 1}"
-        widths[width], values[name] = symbol(name), width
-    for name in ("F", "C"):
-        widths.setdefault(int(values[name]), symbol(name))
-    values["L"] = model.num_layers
-    # One and two are columns of scores and halves of pairs more often than widths.
-    widths = {width: name for width, name in widths.items() if width > 2}
-    model = copy.deepcopy(model)
-    for module in model.modules():
-        if isinstance(module, Foreign):
-            module.strategy = None  # a whole graph needs none
-    return cost_layers(model, graph, widths, values), values
 
 
 def cost_layers(
@@ -191,7 +112,12 @@ def cost_layers(
         known.setdefault(edge_features, symbol("e"))
     sizes = Sizes(n, m, known)
     probe = probe_graph(
-        n, m, num_features, edge_weight=graph.edge_weight is not None, edge_features=edge_features, dtype=dtype
+        n,
+        m,
+        num_features,
+        edge_weight=graph.edge_weight is not None,
+        edge_features=edge_features,
+        dtype=dtype,
     )
     counter = Counter(probe, sizes, values)
     whole = WholeGraph(probe, dtype)
@@ -215,9 +141,8 @@ def _run(
     counter: Counter, whole: WholeGraph, name: str, layer: Layer, index: int, h: Any, carries: dict[str, Any]
 ) -> tuple[LayerCost, Tensor, dict[str, Tensor]]:
     """One layer forward and backward; its cost, and what it made, cut off from its inputs."""
-    features = h if index == 0 else None
-    leaves = {key: t if key == FEATURES else _leaf(t) for key, t in carries.items() if key in layer.reads}
-    entered = h if features is not None or h is carries[FEATURES] else _leaf(h)
+    leaves = {key: _leaf(t) for key, t in carries.items() if key in layer.reads}
+    entered = _leaf(h)
     rows = _CountedRows(whole.graph.node_ids, 0, 0, index, training=True, recomputing=True)
     aggregate = _Aggregate(counter, whole)
     saved: dict[int, Tensor] = {}
@@ -236,17 +161,23 @@ def _run(
         gradients = [torch.ones_like(t) for t in outputs]
         counter.start()
         with counter:
-            back = torch.autograd.grad(
-                outputs, [*wanted, *parameters], gradients, allow_unused=True
-            ) if outputs else ()
+            back = (
+                torch.autograd.grad(outputs, [*wanted, *parameters], gradients, allow_unused=True)
+                if outputs
+                else ()
+            )
     through = _longest(counter.path(t) for t in back[: len(wanted)] if t is not None)
     weights = _longest(counter.path(t) for t in back[len(wanted) :] if t is not None)
     backward = replace(_pass(counter.operations, through), weights=weights.total)
-    role = classify(layer, aggregate.reductions, aggregate.linear and counter.linear)
-    left_out = {_storage(t) for t in (*inputs, *layer.parameters(), *([aggregate.z] if aggregate.z is not None else []))}
+    role = classify(layer, aggregate.reductions)
+    linear = aggregate.linear and counter.linear
+    left_out = {
+        _storage(t)
+        for t in (*inputs, *layer.parameters(), *([aggregate.z] if aggregate.z is not None else []))
+    }
     kept = sum((counter.sizes.numel(t.shape) for key, t in saved.items() if key not in left_out), ZERO)
-    cost = LayerCost(name, _kind(layer), forward, backward, role, kept)
-    return cost, out.detach(), {key: t.detach() for key, t in written.items()}
+    cost = LayerCost(name, _kind(layer), forward, backward, role, linear, kept)
+    return cost, _cut_off(out), {key: _cut_off(t) for key, t in written.items()}
 
 
 class _CountedRows(Rows):
@@ -342,7 +273,12 @@ def _sparse(cost: LayerCost) -> LayerCost:
 
 
 def _leaf(t: Tensor) -> Tensor:
-    return t.detach().clone().requires_grad_(t.is_floating_point())
+    """A tensor to differentiate by, unless nothing that is trained led to it (as to the features)."""
+    return t.detach().clone().requires_grad_(t.requires_grad)
+
+
+def _cut_off(t: Tensor) -> Tensor:
+    return t.detach().requires_grad_(t.requires_grad)
 
 
 def _keep(saved: dict[int, Tensor], t: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What one torch operation costs: work and depth as expressions in the sizes of its tensors.
 
-Work counts one operation for every element that is computed, two for a multiply-add of a matrix product, and
-one for every element that is moved along an edge. Depth is the longest chain of them with as many processors
+Work counts one operation for every element that an operation of torch computes (two for a multiply-add of a
+matrix product, five and more for a normalisation), and one for every element that is moved along an edge. Depth is the longest chain of them with as many processors
 as one likes: a sum of s numbers takes log s. Index arithmetic, views, allocations and plain copies are free.
 """
 
@@ -24,14 +24,20 @@ SCATTER = ADDING | {"scatter_reduce", "index_reduce"}
 GATHER = frozenset({"index_select", "index", "gather", "embedding", "_unsafe_index"})
 SUMS = frozenset({"sum", "mean"})
 _REDUCTIONS = SUMS | {"amax", "amin", "max", "min", "prod", "norm", "linalg_vector_norm", "logsumexp"}
+# fmt: off
 _FREE = frozenset(
-    "view _unsafe_view reshape t transpose permute expand unsqueeze squeeze select slice detach alias clone "
-    "copy contiguous empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros "
-    "ones ones_like new_ones full full_like new_full fill zero arange lift_fresh _to_copy cat stack split "
-    "split_with_sizes unbind chunk as_strided scalar_tensor slice_backward select_backward repeat constant_pad_nd "
-    "unfold diagonal lift narrow expand_as is_same_size resolve_conj _reshape_alias".split()
+    {"view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "unsqueeze",
+     "squeeze", "select", "slice", "detach", "alias", "clone", "copy", "contiguous", "empty",
+     "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like",
+     "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill", "zero",
+     "arange", "lift_fresh", "_to_copy", "cat", "stack", "split", "split_with_sizes", "unbind",
+     "chunk", "as_strided", "scalar_tensor", "slice_backward", "select_backward", "repeat",
+     "constant_pad_nd", "unfold", "diagonal", "lift", "narrow", "expand_as", "is_same_size",
+     "resolve_conj", "_reshape_alias"}
 )
-LINEAR = _FREE | GATHER | ADDING | SUMS | {"mm", "addmm", "bmm", "add", "sub", "rsub", "neg", "mul", "div", "lerp"}
+# fmt: on
+_BILINEAR = frozenset({"mm", "addmm", "bmm", "add", "sub", "rsub", "neg", "mul", "div", "lerp"})
+LINEAR = _FREE | GATHER | ADDING | SUMS | _BILINEAR
 """Operations that may be linear in the features: products only where one factor does not depend on them."""
 
 
@@ -99,7 +105,8 @@ def _norm(name: str, args: Sequence[Any], outputs: Sequence[Tensor], sizes: Size
     whole, rows = sizes.numel(x.shape), sizes.of(x.shape[0])
     along = log2(whole) - log2(rows)
     if "backward" not in name:
-        return Cost(ZERO, whole * 7, (along * 2 + 4,) * len(outputs))
+        affine = 2 if any(isinstance(one, Tensor) for one in args[2:]) else 0
+        return Cost(ZERO, whole * (5 + affine), (along * 2 + 3 + affine,) * len(outputs))
     return Cost(ZERO, whole * 11, (along * 2 + 4, *(log2(rows) + 2 for _ in outputs[1:])))
 
 

@@ -77,7 +77,7 @@ def probe_graph(
     # Sources fall off in popularity, destinations do not.
     source = (torch.rand(8 * m, generator=draw).square() * n).long()
     target = torch.randint(n, (8 * m,), generator=draw)
-    pairs = (source * n + target)[source != target].unique()
+    pairs = torch.unique((source * n + target)[source != target])
     pairs = pairs[~torch.isin(pairs, ring[0] * n + ring[1])]
     chosen = pairs[torch.randperm(len(pairs), generator=draw)[: m - n]]
     edges = torch.cat([ring, torch.stack([chosen // n, chosen % n])], 1)

@@ -6,8 +6,9 @@ from collections import Counter as Multiset
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gnnpar.analysis.expr import ONE, ZERO, Expr, log2, symbol
-from gnnpar.analysis.layers import LayerCost, cost_custom, cost_model
+from gnnpar.analysis.expr import ONE, ZERO, Expr, symbol
+from gnnpar.analysis.layers import LayerCost
+from gnnpar.analysis.models import cost_custom, cost_model
 from gnnpar.config import ModelConfig
 from gnnpar.graph import Graph
 from gnnpar.model import Model
@@ -70,6 +71,25 @@ class ModelCost:
         )
         return ModelCost(layers, self.sources, {**self.values, **values})
 
+    def orders(self) -> list[str]:
+        """Of every layer the order in the adjacency matrix of its global formulation, `` for row-wise ones.
+
+        s C-GNN layers one after the other with nothing non-linear in them are a polynomial of order s (as SGC
+        is). A rational form needs an inverse, which no layer that looks at one hop holds.
+        """
+        found = ["" if layer.role is None else layer.role.order for layer in self.layers]
+        runs: list[list[int]] = [[]]
+        for index, layer in enumerate(self.layers):
+            joined = layer.linear and (layer.role is None or layer.role.name == "C-GNN")
+            if not joined or self.sources[index] not in ((), (index - 1,)):
+                runs.append([])
+            if joined and layer.role is not None:
+                runs[-1].append(index)
+        for run in runs:
+            for index in run if len(run) > 1 else ():
+                found[index] = f"polynomial, {len(run)}"
+        return found
+
     def levels(self) -> list[int]:
         """Of every layer, how many aggregations lie between its result and the model's."""
         found = [0] * len(self.layers)
@@ -109,9 +129,7 @@ def cost_of_model(model: Model | ModelConfig, graph: Graph) -> ModelCost:
     """
     if isinstance(model, ModelConfig):
         layers, values = cost_model(model, graph)
-        sources = [(index - 1,) if index else () for index in range(len(layers))]
-        if model.jumping_knowledge != "none":  # the last layer's carry holds them all
-            sources[-1] = (len(layers) - 2,)
+        sources: list[tuple[int, ...]] = [(i - 1,) if i else () for i in range(len(layers))]
     else:
         layers, values = cost_custom(model, graph)
         read = values_read(model.all_layers(), model.keeps)
@@ -158,8 +176,7 @@ def schemes(cost: ModelCost, *, seeds: int, fanout: int, inner_edges: int | None
     values = cost.values
     n, m, t, b, c = (symbol(name) for name in "nmtbc")
     given = {"b": seeds, "c": fanout}
-    steps = t * b**-1
-    steps_value = max(1.0, values["t"] / seeds)
+    epoch = t * b**-1, max(1.0, values["t"] / seeds)
     whole = Scheme(
         "full",
         "full batch",
@@ -187,7 +204,7 @@ def schemes(cost: ModelCost, *, seeds: int, fanout: int, inner_edges: int | None
     clusters = cost.on([{"m": inner}] * len(cost.layers), {})
     return [
         whole,
-        replace(whole, kind="chunks", title="chunks with history", note="a step is an epoch; order is a choice"),
+        replace(whole, kind="chunks", title="chunks with history", note="order is a choice"),
         replace(
             whole,
             kind="clusters",
@@ -195,15 +212,16 @@ def schemes(cost: ModelCost, *, seeds: int, fanout: int, inner_edges: int | None
             work_value=clusters.work.value(values),
             note=f"partition first; {inner:,.0f} of {values['m']:,.0f} edges inside",
         ),
-        _sampled("neighbour", "neighbour-sampled", sampled, capped, steps, steps_value, f"b={seeds}, c={fanout}"),
-        _sampled("layerwise", "layer-wise", of_layer, layer_capped, steps, steps_value, f"b={seeds}, c={width:g}"),
+        _sampled("neighbour", "neighbour-sampled", sampled, capped, epoch, f"b={seeds}, c={fanout}"),
+        _sampled("layerwise", "layer-wise", of_layer, layer_capped, epoch, f"b={seeds}, c={width:g}"),
         _subgraphs(cost, seeds),
     ]
 
 
 def _sampled(
-    kind: str, title: str, formal: ModelCost, number: ModelCost, steps: Expr, steps_value: float, note: str
+    kind: str, title: str, formal: ModelCost, number: ModelCost, epoch: tuple[Expr, float], note: str
 ) -> Scheme:
+    steps, steps_value = epoch
     work = number.work.value(number.values) * steps_value
     depth = number.depth.value(number.values)
     return Scheme(kind, title, formal.work * steps, formal.depth, steps, work, depth, steps_value, note)
@@ -222,7 +240,7 @@ def _subgraphs(cost: ModelCost, seeds: int) -> Scheme:
         {},
     )
     note = f"b={seeds}; at most {rows / values['n']:.0%} of a row's edges, unless the draws keep together"
-    return _sampled("saint", "subgraphs (SAINT)", formal, number, n * b**-1, steps_value, note)
+    return _sampled("saint", "subgraphs (SAINT)", formal, number, (n * b**-1, steps_value), note)
 
 
 def _capped(
@@ -240,8 +258,3 @@ def _capped(
         for rows, edges in sizes
     ]
     return cost.on(of, {})
-
-
-def log_of(value: float) -> Expr:
-    """log2 of a number."""
-    return log2(value)

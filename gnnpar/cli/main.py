@@ -24,6 +24,7 @@ COMMANDS = {
     "results": "tables and plots of many runs, mean and deviation over seeds",
     "partition": "cut a graph into chunks and report how good the cut is",
     "data": "list, describe, convert and fetch datasets",
+    "analyze": "work, depth, bytes, memory and kind of a run, before anything runs",
     "simulate": "draw when each rank would do what, without starting one",
     "systems": "compare all schedules",
     "doctor": "check this machine and what is installed",
