@@ -113,7 +113,7 @@ class _Job:
         return self.feed.policy.warmup_steps
 
     def _in_flight(self, column: int) -> float:
-        """Micro-batches that a stage of the column holds at once."""
+        """Micro-batches that a stage of the column holds at once, on average over its stages."""
         feed = self.feed
         if len(feed.reads(self._late).slots) == 1:
             return 1.0
@@ -146,10 +146,9 @@ class _Job:
         graph = self.feed.trained.graph
         rows = {"n": graph.num_nodes * share, "m": graph.num_edges * share, "t": self.values["t"] * share}
         saved = [self.costs[i].saved.value({**self.values, **rows}) for _, stage in held for i in stage]
-        replicas = self.feed.schedule.num_replicas
         if self.feed.config.memory.recompute:
             return int(max(saved) * self.size)
-        return int(sum(saved) / replicas * self._in_flight(column) * self.size)
+        return int(sum(saved) * self._in_flight(column) * self.size)
 
 
 def _structure(graph: Graph, push: bool, pull: bool) -> int:

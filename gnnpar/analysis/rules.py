@@ -1,8 +1,9 @@
 """What one torch operation costs: work and depth as expressions in the sizes of its tensors.
 
 Work counts one operation for every element that an operation of torch computes (two for a multiply-add of a
-matrix product, five and more for a normalisation), and one for every element that is moved along an edge. Depth is the longest chain of them with as many processors
-as one likes: a sum of s numbers takes log s. Index arithmetic, views, allocations and plain copies are free.
+matrix product, five and more for a normalisation), and one for every element that is moved along an edge.
+Depth is the longest chain of them with as many processors as one likes: a sum of s numbers takes log s. Index
+arithmetic, views, allocations and plain copies are free.
 """
 
 from __future__ import annotations

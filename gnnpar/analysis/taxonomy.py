@@ -59,9 +59,11 @@ class Taxonomy:
         mini_batch: `independent`, `dependent`, or empty where all rows are one batch.
         mini_batch_parallel: several of them are worked on at the same time.
         feature: ways that share a row's features; structure: that share a row's neighbours; 1 where none do.
-        macro: pipeline stages of layers. micro: phases of a layer overlap across processes.
+        macro: pipeline stages of layers. order: the schedule that they follow.
+        micro: phases of a layer overlap across processes.
         ann_operator, ann_pipeline: the networks ψ and φ are themselves cut.
-        stale: what is asynchronous. weights: how weights are kept equal.
+        stale: what is asynchronous.
+        weight_copies: of every layer's weights, equal after every step, since gradients are summed in each.
         programming: formulation in which layers are written.
         partitioning: how vertices are cut. offload: what lies outside memory.
         remarks: what of the exact computation is left out or changed.
@@ -79,11 +81,12 @@ class Taxonomy:
     feature: int
     structure: int
     macro: int
+    order: str
     micro: bool
     ann_operator: bool
     ann_pipeline: bool
     stale: tuple[Stale, ...]
-    weights: str
+    weight_copies: int
     programming: str
     partitioning: str
     offload: str
@@ -109,11 +112,14 @@ class Taxonomy:
             ("data parallelism: mini-batch", batches if self.mini_batch else "–"),
             ("operator parallelism: feature", _count(self.feature, "slices")),
             ("operator parallelism: structure", _count(self.structure, "shares")),
-            ("pipeline: macro (layers)", _count(self.macro, "stages")),
+            ("pipeline: macro (layers)", f"{self.macro} stages, {self.order}" if self.macro > 1 else "–"),
             ("pipeline: micro (phases)", "yes" if self.micro else "–"),
             ("ANN parallelism", "yes" if self.ann_operator or self.ann_pipeline else "–"),
             ("asynchronous", "; ".join(map(str, self.stale)) or "nothing"),
-            ("weights", self.weights),
+            (
+                "weights",
+                f"{self.weight_copies} copies, gradients summed" if self.weight_copies > 1 else "1 copy",
+            ),
             ("programming model", self.programming),
             ("partitioning", self.partitioning),
             ("offload", self.offload),
@@ -151,11 +157,12 @@ def taxonomy(values: Values, schedule: Schedule) -> Taxonomy:
         feature=facts.ways if facts.by_features else 1,
         structure=facts.ways if values.get("parallel.split") == "neighbours" else 1,
         macro=schedule.num_stages,
+        order=schedule.name,
         micro=values.get("halo.mode") in ("stale", "bounded") and facts.ways > 1,
         ann_operator=False,
         ann_pipeline=False,
         stale=tuple(facts.stale()),
-        weights=facts.weights,
+        weight_copies=schedule.num_replicas * facts.ways * facts.replicas,
         programming="local (rows, aggregation, rows); global (Â·X) where ψ is a constant times a row",
         partitioning=facts.partitioning,
         offload=str(values.get("memory.offload") or values.get("history.offload") or "–"),
@@ -249,13 +256,6 @@ class _Facts:
             if self.values.get(key) is not None:
                 return int(self.values[key])
         return None
-
-    @property
-    def weights(self) -> str:
-        copies = self.schedule.num_replicas * self.ways * self.replicas
-        if copies == 1:
-            return "one copy of each"
-        return f"{copies} copies, gradients summed in every step"
 
     @property
     def partitioning(self) -> str:

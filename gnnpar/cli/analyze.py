@@ -22,8 +22,9 @@ USAGE = """usage: gnnpar analyze [GROUP=NAME …] [KEY=VALUE …] [seeds=1024] [
        gnnpar analyze presets=true [format=table|json]
 
 Work, depth and parallelism of every layer and phase, as expressions and as numbers, and of an epoch under
-every training scheme; the class of each layer; axes of parallelism and what is asynchronous; bytes by link and
-memory by kind. Starts no process. Takes the keys of `gnnpar train`; the graph is read and cut (cached).
+every training scheme; the class of each layer; axes of parallelism and what is asynchronous; bytes by link
+and memory by kind. Starts no process of a run. Takes the keys of `gnnpar train`; the graph is read and cut
+(cached).
 
   seeds, fanout   of the sampled schemes that the run is compared with
   presets=true    the row of every preset in the comparison of systems, instead of one run
@@ -81,7 +82,7 @@ def _presets(as_json: bool) -> int:
         "Axes of parallelism, and what is asynchronous",
         (*columns, "micro", "ANN", "asynchronous", "weights", "left out, changed"),
         [_preset_row(row) for row in rows],
-        align="lrlrlrrrlllll",
+        align="lrlrlrrllllrl",
     )
     return 0
 
@@ -99,11 +100,11 @@ def _preset_row(row: Taxonomy) -> tuple[str, ...]:
         batches,
         number(row.feature),
         number(row.structure),
-        number(row.macro),
+        f"{row.macro}, {row.order}" if row.macro > 1 else "–",
         "yes" if row.micro else "–",
         "yes" if row.ann_operator or row.ann_pipeline else "–",
         "; ".join(f"{one.what} {_age(one.bound)}" for one in row.stale) or "–",
-        row.weights.split(",")[0],
+        f"{row.weight_copies}×",
         "; ".join(row.remarks) or "–",
     )
 

@@ -61,4 +61,6 @@ def test_leading_terms(expr, leading):
     ],
 )
 def test_text(expr, text):
-    assert sorted(str(expr).replace("- ", "+ -").split(" + ")) == sorted(text.replace("- ", "+ -").split(" + "))
+    assert sorted(str(expr).replace("- ", "+ -").split(" + ")) == sorted(
+        text.replace("- ", "+ -").split(" + ")
+    )

@@ -88,7 +88,11 @@ def scores(source, row, block):
     [
         (lambda w, source, row, block: source, "C-GNN", ()),
         (lambda w, source, row, block: source * torch.full((len(source), 1), 0.5).double(), "C-GNN", ()),
-        (lambda w, source, row, block: source * scores(source, row, block), "A-GNN", ("source", "destination")),
+        (
+            lambda w, source, row, block: source * scores(source, row, block),
+            "A-GNN",
+            ("source", "destination"),
+        ),
         (lambda w, source, row, block: source * source.sum(1, keepdim=True), "A-GNN", ("source",)),
         (lambda w, source, row, block: row * scores(source, row, block), "MP-GNN", ()),
         (lambda w, source, row, block: torch.sigmoid(w(source) + row) * source, "MP-GNN", ()),

@@ -127,7 +127,15 @@ FORWARD = {
 DEPTH = {
     "gcn": [1, 1 + log_k, 1, 1, log_d, 1, 1, 1],  # dropout, W, scale, read, sum, scale, bias, relu
     "sage": [1, 1 + log_k, 1, log_d, 1, 1, 1],  # dropout, W, read, sum, scale, add, relu
-    "gin": [1, 1, log_d, 2 + log_k, 1, 2 + log_k, 1],  # dropout, read, sum, W and bias, relu, W and bias, relu
+    "gin": [
+        1,
+        1,
+        log_d,
+        2 + log_k,
+        1,
+        2 + log_k,
+        1,
+    ],  # dropout, read, sum, W and bias, relu, W and bias, relu
     "gcnii": [1, 1, 1, log_d, 1, 1, 2 + log_k, 1],  # dropout, scale, read, sum, scale, mix, W and add, relu
     "gat": [
         1,  # dropout

@@ -75,7 +75,11 @@ def test_all_layers_alike_stand_as_l_times_one():
     ends = cost.layers[0].work + cost.layers[-1].work
     assert cost.work == ends + L * one.work
     assert cost.work.value(cost.values) == sum(layer.work.value(cost.values) for layer in cost.layers)
-    assert len(cost.layers) == 34 and [x.name for x in cost.layers[1:4]] == ["layers.0", "layers.1", "layers.2"]
+    assert len(cost.layers) == 34 and [x.name for x in cost.layers[1:4]] == [
+        "layers.0",
+        "layers.1",
+        "layers.2",
+    ]
 
 
 def square(expr):
@@ -139,7 +143,9 @@ def test_branches_run_side_by_side():
     model, graph = towers(), tiny_graph()
     cost = cost_of_model(model, graph)
     names = model.layer_names()
-    depth = {name: x.forward.total_depth.value(cost.values) for name, x in zip(names, cost.layers, strict=True)}
+    depth = {
+        name: x.forward.total_depth.value(cost.values) for name, x in zip(names, cost.layers, strict=True)
+    }
     far = sum(value for name, value in depth.items() if name.startswith("branches.far"))
     near = sum(value for name, value in depth.items() if name.startswith("branches.near"))
     others = sum(depth.values()) - far - near

@@ -23,7 +23,15 @@ CASES = [
     Case(layer="sage", ways=2, chunks=1, directed=False),
     Case(layer="sage", stages=2, split=(1, 1, 1, 1), schedule="interleaved", **PLAIN),
     Case(layer="gcn", stages=2, split=(2, 2), schedule="chimera", model=(("norm", "batch"),), **PLAIN),
-    Case(layer="resgcn", stages=2, split=(2, 2), schedule="chimera", mode="snapshot", optimizer="adamw", **PLAIN),
+    Case(
+        layer="resgcn",
+        stages=2,
+        split=(2, 2),
+        schedule="chimera",
+        mode="snapshot",
+        optimizer="adamw",
+        **PLAIN,
+    ),
 ]
 EXACT = ("parameters", "gradients", "optimizer", "cuts", "Z and D")
 
@@ -97,7 +105,10 @@ def test_bytes_are_what_the_run_sends_over_every_link(ran, case):
     model, split, feed = told(case)
     kinds = set()
     for step in range(STEPS):
-        found = {(flow.kind, flow.source, flow.target): flow.bytes for flow in step_traffic(model, split, feed, step)}
+        found = {
+            (flow.kind, flow.source, flow.target): flow.bytes
+            for flow in step_traffic(model, split, feed, step)
+        }
         wanted = {
             (kind, rank, peer): count
             for rank, (sent, _) in enumerate(ran[case])
