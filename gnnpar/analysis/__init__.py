@@ -5,7 +5,7 @@ from gnnpar.analysis.expr import Expr, log2, symbol
 from gnnpar.analysis.layers import LayerCost, Pass
 from gnnpar.analysis.taxonomy import Stale, Taxonomy, taxonomy
 from gnnpar.analysis.totals import ModelCost, Scheme, cost_of_model, schemes
-from gnnpar.analysis.traffic import Flow, step_traffic
+from gnnpar.analysis.traffic import Flow, epoch_traffic, step_traffic
 
 __all__ = [
     "Analysis",
@@ -20,6 +20,7 @@ __all__ = [
     "analyze",
     "analyze_presets",
     "cost_of_model",
+    "epoch_traffic",
     "log2",
     "schemes",
     "step_traffic",

@@ -14,7 +14,7 @@ from gnnpar.analysis.expr import Expr
 from gnnpar.analysis.memory import process_memory
 from gnnpar.analysis.taxonomy import Taxonomy, flat_values, taxonomy
 from gnnpar.analysis.totals import ModelCost, Scheme, cost_of_model, schemes
-from gnnpar.analysis.traffic import Flow, step_traffic
+from gnnpar.analysis.traffic import Flow, epoch_traffic
 from gnnpar.config import RunConfig
 from gnnpar.dist import Mesh
 from gnnpar.graph import Graph
@@ -164,7 +164,7 @@ def analyze(
     notes += reasons
     traffic = memory = None
     if not reasons:
-        traffic = tuple(step_traffic(network, split, feed, config.train.num_epochs - 1))
+        traffic = tuple(epoch_traffic(network, split, feed, config.train.num_epochs - 1))
         memory = tuple(process_memory(network, split, feed, cost.layers, dict(cost.values)))
     if any(layer.role is not None and layer.role.name == "unknown" for layer in cost.layers):
         notes.append("a layer sums outside torch: its work on edges is not counted, its class is unknown")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import torch
@@ -103,19 +104,19 @@ class _Job:
             "features": _features(feed.chunked.graph, size) if reads else 0,
         }
 
+    @cached_property
+    def _slots(self) -> int:
+        """Micro-batches of a step after the warm-up."""
+        return len(self.feed.reads(self.feed.policy.warmup_steps).slots)
+
     def _micro_batch(self, ways: int) -> float:
         """Share of all rows that a process runs at a time."""
-        return 1 / (len(self.feed.reads(self._late).slots) * ways)
-
-    @property
-    def _late(self) -> int:
-        """A step after the warm-up."""
-        return self.feed.policy.warmup_steps
+        return 1 / (self._slots * self.feed.policy.steps_per_epoch * ways)
 
     def _in_flight(self, column: int) -> float:
         """Micro-batches that a stage of the column holds at once, on average over its stages."""
         feed = self.feed
-        if len(feed.reads(self._late).slots) == 1:
+        if self._slots == 1:
             return 1.0
         stages = len(feed.schedule.stages_on(column))
         return simulate(feed.schedule).peak_in_flight[column] / max(stages, 1)
@@ -133,7 +134,7 @@ class _Job:
                     continue
                 there = sum(torch.Size(spec.tail).numel() for spec in specs)
                 back = sum(torch.Size(spec.tail).numel() for spec in specs if spec.needs_grad)
-                sent = n / ways / schedule.num_replicas
+                sent = n / feed.policy.steps_per_epoch / ways / schedule.num_replicas
                 if placed[target] == column:
                     total += there * rows + back * sent
                 if placed[source] == column:

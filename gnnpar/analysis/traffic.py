@@ -7,7 +7,7 @@ numbers are those that training reports.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, permutations
 from typing import Any, cast
@@ -23,7 +23,7 @@ from gnnpar.schedule import Schedule, owners, whole
 from gnnpar.schedule.reductions import reduced
 from gnnpar.train.feed import ChunkFeed
 
-__all__ = ["Flow", "step_traffic"]
+__all__ = ["Flow", "epoch_traffic", "step_traffic"]
 
 _MOMENT_BYTES = 8
 """What batch norms saw travels in float64."""
@@ -31,7 +31,7 @@ _MOMENT_BYTES = 8
 
 @dataclass(frozen=True, order=True)
 class Flow:
-    """Bytes of one kind from one process to another in one step."""
+    """Bytes of one kind from one process to another, in a step or an epoch."""
 
     kind: str
     source: int
@@ -39,8 +39,22 @@ class Flow:
     bytes: int
 
 
+def epoch_traffic(model: Model, split: Sequence[int], feed: ChunkFeed, epoch: int) -> list[Flow]:
+    """What all processes send in an epoch, from 0: in all its steps. Arguments as for `step_traffic`."""
+    policy = feed.policy
+    late = max(epoch - policy.warmup_steps, 0)
+    step = min(epoch, policy.warmup_steps) + late * policy.steps_per_epoch
+    flows = step_traffic(model, split, feed, step)
+    while not feed.ends_epoch(step):
+        step += 1
+        flows += step_traffic(model, split, feed, step)
+    return _summed(((flow.kind, flow.source, flow.target), flow.bytes) for flow in flows)
+
+
 def step_traffic(model: Model, split: Sequence[int], feed: ChunkFeed, step: int) -> list[Flow]:
-    """What all processes send in a step; messages of kind `control` are left out.
+    """What all processes send in a step, and in a refresh of histories that comes before it.
+
+    Messages of kind `control` are left out.
 
     Args:
         model: of the run, in the type of the run.
@@ -48,19 +62,25 @@ def step_traffic(model: Model, split: Sequence[int], feed: ChunkFeed, step: int)
         feed: what the run trains on.
         step: its order of chunks decides what halos hold, and who sends them.
     """
-    reads = feed.reads(step)
+    refresh, reads = feed.refresh(step), feed.reads(step)
     schedule = whole(feed.schedule) if reads.exact else feed.schedule
-    run = _Step(model, split, feed, schedule, reads)
+    runs = [_Step(model, split, feed, schedule, reads)]
+    if refresh is not None:
+        schedule = whole(feed.schedule, backward=False)
+        runs.append(_Step(model, split, feed, schedule, refresh, only_forward=True))
+    return _summed(
+        ((kind, source, target), count)
+        for run in runs
+        for kind, flows in run.by_kind().items()
+        for source, target, count in flows
+        if source != target
+    )
+
+
+def _summed(counts: Iterable[tuple[tuple[str, int, int], int]]) -> list[Flow]:
     total: defaultdict[tuple[str, int, int], int] = defaultdict(int)
-    for kind, flows in (
-        ("stage", run.stages()),
-        ("weight", run.weights()),
-        ("halo", run.halos()),
-        ("history", run.histories()),
-    ):
-        for source, target, count in flows:
-            if source != target:
-                total[kind, source, target] += count
+    for key, count in counts:
+        total[key] += count
     return sorted(Flow(*key, count) for key, count in total.items() if count)
 
 
@@ -75,6 +95,15 @@ class _Step:
     feed: ChunkFeed
     schedule: Schedule
     reads: Reads
+    only_forward: bool = False
+
+    def by_kind(self) -> dict[str, _Sent]:
+        return {
+            "stage": self.stages(),
+            "weight": self.weights(),
+            "halo": self.halos(),
+            "history": self.histories(),
+        }
 
     @property
     def size(self) -> int:
@@ -110,7 +139,8 @@ class _Step:
                 for chunk in slot:
                     ends = [mesh.owner(column, chunk.index) for column in columns]
                     yield ends[0], ends[1], chunk.num_rows * there * self.size
-                    yield ends[1], ends[0], chunk.num_rows * back * self.size
+                    if not self.only_forward:
+                        yield ends[1], ends[0], chunk.num_rows * back * self.size
 
     def weights(self) -> _Sent:
         """Gradients of a stage, from every holder to every other one."""
@@ -152,6 +182,8 @@ class _Step:
         pushed = sum(width for layer, width in cuts if not isinstance(layer.operator, Pull))
         for route in halo.routes(slot, self.reads, "cut"):
             yield route.peer, route.mine.numel() * (pulled + pushed)
+        if self.only_forward:
+            return
         if pulled:
             for route in halo.routes(slot, self.reads, "aggregation gradient"):
                 yield route.peer, route.mine.numel() * pulled

@@ -6,7 +6,7 @@ import pytest
 import torch
 from oracle.driver import Case, make_trainer
 
-from gnnpar.analysis import cost_of_model, step_traffic
+from gnnpar.analysis import cost_of_model, epoch_traffic, step_traffic
 from gnnpar.analysis.memory import KINDS, process_memory
 from gnnpar.history import HistoryPolicy
 from gnnpar.runtime import needs_two_copies
@@ -21,6 +21,8 @@ CASES = [
     Case(layer="gat", ways=2, chunks=2, recompute=True),
     Case(layer="gcn", ways=2, chunks=2, gamma=0.0),
     Case(layer="sage", ways=2, chunks=1, directed=False),
+    Case(layer="gcn", ways=2, chunks=4, joined=2, parts=2, warmup=0, compensate=True),
+    Case(layer="gcnii", stages=2, split=(2, 2), chunks=4, parts=2, warmup=1, gamma=0.0, refresh=2),
     Case(layer="sage", stages=2, split=(1, 1, 1, 1), schedule="interleaved", **PLAIN),
     Case(layer="gcn", stages=2, split=(2, 2), schedule="chimera", model=(("norm", "batch"),), **PLAIN),
     Case(
@@ -118,6 +120,16 @@ def test_bytes_are_what_the_run_sends_over_every_link(ran, case):
         kinds |= {kind for kind, _, _ in found}
     assert kinds >= ({"halo", "weight"} if case.ways == 2 else {"stage"})
     assert ("history" in kinds) is (case.schedule == "chimera")
+
+
+def test_an_epoch_is_all_its_steps(ran):
+    """One exact step, then two steps an epoch; histories are refreshed before the third step."""
+    (case,) = [case for case in CASES if case.refresh]
+    for epoch, steps in ((0, [0]), (1, [1, 2])):
+        model, split, feed = told(case)
+        flows = epoch_traffic(model, split, feed, epoch)
+        sent = [ran[case][rank][0][step] for rank in (0, 1) for step in steps]
+        assert sum(flow.bytes for flow in flows) == sum(sum(one.values()) for one in sent) > 0
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
