@@ -3,8 +3,9 @@
 from gnnpar.analysis.analyze import Analysis, analyze, analyze_presets
 from gnnpar.analysis.expr import Expr, log2, symbol
 from gnnpar.analysis.layers import LayerCost, Pass
+from gnnpar.analysis.schemes import Scheme, schemes
 from gnnpar.analysis.taxonomy import Stale, Taxonomy, taxonomy
-from gnnpar.analysis.totals import ModelCost, Scheme, cost_of_model, schemes
+from gnnpar.analysis.totals import ModelCost, cost_of_model
 from gnnpar.analysis.traffic import Flow, epoch_traffic, step_traffic
 
 __all__ = [

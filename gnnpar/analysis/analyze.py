@@ -12,8 +12,9 @@ import torch
 from gnnpar.analysis.counter import KERNELS, PHASES
 from gnnpar.analysis.expr import Expr
 from gnnpar.analysis.memory import process_memory
+from gnnpar.analysis.schemes import Scheme, schemes
 from gnnpar.analysis.taxonomy import Taxonomy, flat_values, taxonomy
-from gnnpar.analysis.totals import ModelCost, Scheme, cost_of_model, schemes
+from gnnpar.analysis.totals import ModelCost, cost_of_model
 from gnnpar.analysis.traffic import Flow, epoch_traffic
 from gnnpar.config import RunConfig
 from gnnpar.dist import Mesh
@@ -172,7 +173,9 @@ def analyze(
     own = "full" if kind in ("chunks", "clusters") and config.batch.num_chunks == 1 else kind
     inner = chunked.isolated.graph.num_edges if chunked.num_chunks > 1 else None
     full = cost if trained is chunked.graph else cost_of_model(what, chunked.graph)
-    compared = schemes(full, seeds=min(seeds, graph.num_nodes), fanout=fanout, inner_edges=inner)
+    steps = config.batch.steps_per_epoch
+    b = min(seeds, graph.num_nodes)
+    compared = schemes(full, seeds=b, fanout=fanout, inner_edges=inner, steps=steps)
     return Analysis(
         title=f"{config.system}: {config.model.name}, {network.num_layers} layers, on {graph.name}",
         cost=cost,

@@ -117,8 +117,9 @@ def _show(found: Analysis) -> None:
     cost = found.cost
     shown = ("n", "m", "d", "k", "T", "F", "z", "C", "t", "e", "L")
     sizes = [f"{s} {cost.values[s]:,.0f}" for s in shown if cost.values.get(s)]
+    stages = f"stages of {', '.join(map(str, found.layers_per_stage))} layers; "
     print_rows(
-        f"{found.title} ({', '.join(sizes)})",
+        f"{found.title} ({stages if len(found.layers_per_stage) > 1 else ''}{', '.join(sizes)})",
         ("layers", "kind", "class", "order in Â", "work forward", "back", "depth forward", "back"),
         _layer_rows(cost),
         align="llllllll",
@@ -237,9 +238,7 @@ def _show_traffic(found: Analysis) -> None:
     if len(links) > len(busiest):
         rows.append((f"… {len(links) - len(busiest)} more", *("" for _ in kinds), ""))
     rows.append(("all", *(bytes_text(by_kind[kind]) for kind in kinds), bytes_text(sum(by_kind.values()))))
-    split = ", ".join(map(str, found.layers_per_stage))
-    title = f"Bytes of an epoch between processes (layers of the stages: {split})"
-    print_rows(title, ("link", *kinds, "sum"), rows, align="l" + "r" * (len(kinds) + 1))
+    print_rows("Bytes of an epoch by link", ("link", *kinds, "sum"), rows, align="l" + "r" * (len(kinds) + 1))
 
 
 def _show_memory(found: Analysis) -> None:

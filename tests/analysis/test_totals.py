@@ -3,12 +3,14 @@
 import math
 
 import pytest
+import torch
 from analysis.counts import config, small_graph
 from model.branching import towers
 from support.graphs import tiny_graph
 from torch import nn
 
 from gnnpar.analysis import cost_of_model, log2, schemes, symbol
+from gnnpar.graph import SparseRows
 from gnnpar.model import GCN, Decoder, Encoder, Layer, LayerStack, Push
 from gnnpar.model.edges import edge_sum
 
@@ -115,6 +117,24 @@ def test_numbers_of_samples_are_at_most_those_of_the_graph():
     full, sampled = found["full"], found["neighbour"]
     assert sampled.work_value <= full.work_value and sampled.steps_value == 1
     assert scheme("gcn", layers=3, seeds=1, fanout=1)["neighbour"].work_value < full.work_value
+
+
+def test_sparse_features_of_a_sample_are_those_of_its_rows():
+    x = SparseRows(torch.tensor([0, 2, 2, 3, 5, 5, 6]), torch.zeros(6, dtype=torch.int32), torch.ones(6), 7)
+    cost = cost_of_model(config("gcn", num_layers=2), small_graph().replace(x=x))
+    found = {one.kind: one.work for one in schemes(cost, seeds=2, fanout=3)}
+    z, t, b = symbol("z"), symbol("t"), symbol("b")
+    of_encoder = {
+        "full": z * k,
+        "clusters": z * k,
+        "saint": z * k,
+        "neighbour": z * k * t * c**2 * n**-1,
+        "layerwise": z * k * t * c * n**-1 * b**-1,
+    }
+    for kind, wanted in of_encoder.items():
+        terms = found[kind].terms
+        stored = [{monomial: value} for monomial, value in terms.items() if dict(monomial).get("z")]
+        assert any(list(one) == list(wanted.terms) for one in stored), kind
 
 
 def test_parallelism_is_work_over_depth():
