@@ -10,6 +10,7 @@ from gnnpar.analysis.expr import Expr, symbol
 from gnnpar.analysis.layers import LayerCost, cost_layers
 from gnnpar.config import ModelConfig
 from gnnpar.graph import Graph, SparseRows
+from gnnpar.interop.dgl_torch import kernels_as_torch
 from gnnpar.model import Model, build_model
 from gnnpar.model.adapters import Foreign
 
@@ -96,4 +97,5 @@ def cost_custom(model: Model, graph: Graph) -> tuple[list[LayerCost], dict[str, 
     for module in model.modules():
         if isinstance(module, Foreign):
             module.strategy = None  # a whole graph needs none
-    return cost_layers(model, graph, widths, values), values
+    with kernels_as_torch():  # DGL's are not seen otherwise
+        return cost_layers(model, graph, widths, values), values
