@@ -234,6 +234,7 @@ def _uncounted(values: dict[str, Any]) -> list[str]:
         "parallel.sequential": (False,),
         "parallel.replicas": (1,),
         "halo.mode": ("exact",),
+        "weights.policy": ("flush",),
     }
     return [
         f"bytes and memory are not counted for {key}={values[key]}"

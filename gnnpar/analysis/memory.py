@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnnpar.analysis.layers import LayerCost
 from gnnpar.graph import Graph, SparseRows
+from gnnpar.history import Reads
 from gnnpar.model import FEATURES, Layer, Model, Push
 from gnnpar.schedule import simulate
 from gnnpar.train.feed import ChunkFeed
@@ -85,7 +86,9 @@ class _Job:
             _bytes(b, size) for _, layer in layers for b in layer.buffers()
         )
         idle = [i for i in range(len(every)) if not any(r == 0 and i in stage for r, stage in held)]
-        columns = sum(torch.Size(cuts[index].tail).numel() for index, _ in layers if index in cuts)
+        widths = [(one, torch.Size(cuts[index].tail).numel()) for index, one in layers if index in cuts]
+        columns = sum(width for _, width in widths)
+        pulled = sum(width for one, width in widths if not isinstance(one.operator, Push))
         optimizer = feed.config.optimizer
         moments = 1 if optimizer.name == "sgd" and optimizer.momentum else _MOMENTS[optimizer.name]
         graph = feed.trained.graph
@@ -97,7 +100,7 @@ class _Job:
             "gradients": trained * size,
             "optimizer": moments * trained * size,
             "cuts": feed.copies * n * columns * size,
-            "Z and D": n * columns * size,
+            "Z and D": (self._rows_of_z(ways) * pulled + n * (columns - pulled)) * size,
             "payloads": self._payloads(column, ways),
             "activations": self._activations(column, ways, held),
             "structure": _structure(graph, push, pull=bool(columns) and not push),
@@ -105,9 +108,21 @@ class _Job:
         }
 
     @cached_property
+    def _late(self) -> Reads:
+        """Of a step after the warm-up."""
+        return self.feed.reads(self.feed.policy.warmup_steps)
+
+    @property
     def _slots(self) -> int:
-        """Micro-batches of a step after the warm-up."""
-        return len(self.feed.reads(self.feed.policy.warmup_steps).slots)
+        return len(self._late.slots)
+
+    def _rows_of_z(self, ways: int) -> int:
+        """Where a step runs some of the chunks, and no other way reads them, Z has their rows only."""
+        late, policy = self._late, self.feed.policy
+        shared = ways > 1 and self.feed.config.batch.kind == "chunks"
+        if policy.steps_per_epoch == 1 or policy.compensate or shared or late.exact:
+            return late.planner.chunked.graph.num_nodes
+        return late.planner.most_rows(len(late.places))
 
     def _micro_batch(self, ways: int) -> float:
         """Share of all rows that a process runs at a time."""

@@ -149,7 +149,7 @@ def taxonomy(values: Values, schedule: Schedule) -> Taxonomy:
         architecture="one process" if facts.processes == 1 else "equal processes, messages, no server",
         processes=facts.processes,
         mode="training",
-        batch="mini" if facts.updates > 1 else "full",
+        batch="mini" if facts.steps > 1 or facts.kind in _SAMPLES else "full",
         micro_batches=facts.micro_batches,
         partition=facts.ways if facts.kind == "chunks" and not facts.by_features else 1,
         mini_batch=facts.mini_batch,
@@ -165,7 +165,7 @@ def taxonomy(values: Values, schedule: Schedule) -> Taxonomy:
         weight_copies=schedule.num_replicas * facts.ways * facts.replicas,
         programming="local (rows, aggregation, rows); global (Â·X) where ψ is a constant times a row",
         partitioning=facts.partitioning,
-        offload=str(values.get("memory.offload") or values.get("history.offload") or "–"),
+        offload="histories in files" if values.get("history.store") == "disk" else "–",
         remarks=tuple(facts.remarks()),
     )
 
@@ -192,11 +192,6 @@ class _Facts:
         return self.values.get("parallel.split") == "features" and self.ways > 1
 
     @property
-    def updates(self) -> int:
-        """Of an epoch; sampled batches have many."""
-        return 2 if self.kind in _SAMPLES else self.steps
-
-    @property
     def mini_batch(self) -> str:
         if self.kind in _SAMPLES:
             return "independent"
@@ -207,7 +202,7 @@ class _Facts:
     @property
     def at_a_time(self) -> bool:
         """Whether processes work on different micro-batches at once."""
-        spread = self.schedule.num_ranks > 1 and self.micro_batches > 1
+        spread = self.schedule.num_ranks > 1 and self.schedule.num_micro_batches > 1
         own = self.ways > 1 and self.kind in _INDEPENDENT
         return spread or own or self.replicas > 1
 
@@ -230,9 +225,11 @@ class _Facts:
             bound = 1 if mode == "stale" else self._halo_bound()
             found.append(Stale("embeddings", "of other ways", bound))
             found.append(Stale("gradients", "of other ways", bound))
-        policy = str(values.get("weights.policy", values.get("schedule.weights", "flush")))
-        if policy not in ("flush", "synchronous", "none"):
-            found.append(Stale("weights", f"of earlier steps ({policy})", values.get("weights.delay")))
+        policy = values.get("weights.policy", "flush")
+        if policy not in ("flush", "local"):
+            # The first of S stages has S micro-batches in flight, an update after each; 2BW waits for one.
+            bound = 1 if policy == "double" else self.schedule.num_stages - 1
+            found.append(Stale("weights", f"without a flush ({policy})", bound))
         return found
 
     def _epoch_bound(self) -> int:
@@ -283,6 +280,8 @@ class _Facts:
             found.append(f"gradients between micro-batches times {gamma:g}")
         elif several:
             found.append("histories count as constants")
+        if values.get("weights.policy") == "local":
+            found.append("every stage has a loss of its own, and no gradient passes between stages")
         mode = values.get("halo.mode", "exact")
         if self.ways > 1 and mode == "sampled":
             found.append("rows of other ways are sampled and rescaled")

@@ -121,5 +121,9 @@ def test_ways_may_split_features():
 
 
 def test_weights_of_earlier_steps_are_asynchronous():
-    found = row("system=gpipe", **{"weights.policy": "stash", "weights.delay": 3})
-    assert str(found.stale[0]) == "weights of earlier steps (stash), at most 3 steps old"
+    found = row("system=pipedream", "parallel.stages=4")
+    assert str(found.stale[0]) == "weights without a flush (stash), at most 3 steps old"
+    assert (found.batch, found.mini_batch_parallel) == ("mini", True)
+    assert [one.bound for one in row("system=pipedream_2bw").stale] == [1]
+    local = row("system=ppll")
+    assert local.stale == () and "loss of its own" in " ".join(local.remarks)
