@@ -369,6 +369,10 @@ class TraceConfig(Section):
     history_error: bool = False
     """At every evaluation, also measure how far histories are from the exact embeddings of the parameters of
     that moment: one more forward pass."""
+    enabled: bool = False
+    """Record what every rank does and when, for `gnnpar report` and Perfetto."""
+    every: PositiveInt = 1
+    """Epochs from one that is recorded to the next; more keep long traces small."""
 
 
 @dataclass(frozen=True, kw_only=True)

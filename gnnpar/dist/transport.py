@@ -26,6 +26,14 @@ class Message:
     tensors: list[Tensor]
     works: list[dist.Work]
     staged: list[Tensor] | None = None
+    kind: str = "stage"
+    tag: int = 0
+    sent: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return _size(self.tensors)
 
 
 class Transport:
@@ -36,7 +44,8 @@ class Transport:
 
     Args:
         context: of this rank.
-        recorder: counts the bytes sent by kind and the time spent waiting.
+        recorder: counts the bytes sent by kind and the time spent waiting; gets spans `send`, `post` (of a
+            receive) and `wait` for every message.
     """
 
     def __init__(self, context: Context, recorder: Recorder) -> None:
@@ -56,19 +65,28 @@ class Transport:
         contiguous = [tensor.detach().contiguous() for tensor in tensors]
         if self._staged:
             contiguous = [tensor.cpu() for tensor in contiguous]
-        self.recorder.count_bytes(kind, peer, sum(t.numel() * t.element_size() for t in contiguous))
-        with _naming(self.context, "sending", what, peer):
+        size = _size(contiguous)
+        self.recorder.count_bytes(kind, peer, size)
+        with (
+            self.recorder.span("send", kind, peer=peer, tag=tag, size=size, sent=True),
+            _naming(self.context, "sending", what, peer),
+        ):
             works = [
                 _work(dist.isend(tensor, peer, tag=tag + index)) for index, tensor in enumerate(contiguous)
             ]
-        return Message(what, peer, contiguous, works)
+        return Message(what, peer, contiguous, works, None, kind, tag, True)
 
-    def receive(self, buffers: Sequence[Tensor], peer: int, tag: int, what: str) -> Message:
+    def receive(
+        self, buffers: Sequence[Tensor], peer: int, tag: int, what: str, kind: str = "stage"
+    ) -> Message:
         """Post receives into `buffers`."""
         landing = [torch.empty_like(b, device="cpu") for b in buffers] if self._staged else list(buffers)
-        with _naming(self.context, "receiving", what, peer):
+        with (
+            self.recorder.span("post", kind, peer=peer, tag=tag),
+            _naming(self.context, "receiving", what, peer),
+        ):
             works = [_work(dist.irecv(tensor, peer, tag=tag + index)) for index, tensor in enumerate(landing)]
-        return Message(what, peer, list(buffers), works, landing if self._staged else None)
+        return Message(what, peer, list(buffers), works, landing if self._staged else None, kind, tag)
 
     def swap(
         self,
@@ -92,14 +110,15 @@ class Transport:
         there, back = tags
         if self.context.rank < peer:
             sent = self.send(outgoing, peer, there, kind, what)
-            return sent, self.receive(buffers, peer, back, what)
-        arriving = self.receive(buffers, peer, back, what)
+            return sent, self.receive(buffers, peer, back, what, kind)
+        arriving = self.receive(buffers, peer, back, what, kind)
         return self.send(outgoing, peer, there, kind, what), arriving
 
     def finish(self, message: Message) -> list[Tensor]:
         """Wait for a message; returns its tensors. Raises `RunError` naming rank, message and peer."""
+        where = {"peer": message.peer, "tag": message.tag, "size": message.size, "sent": message.sent}
         with (
-            self.recorder.span("wait", message.what),
+            self.recorder.span("wait", message.kind, **where),
             _naming(self.context, "waiting for", message.what, message.peer),
         ):
             for work in message.works:
@@ -123,6 +142,11 @@ class _naming:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, RuntimeError) and not isinstance(error, RunError):
             raise RunError(f"{self.text}: {reason(error, self.timeout_s)}") from error
+
+
+def _size(tensors: Sequence[Tensor]) -> int:
+    """Bytes of tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _work(work: dist.Work | None) -> dist.Work:

@@ -5,6 +5,7 @@ from gnnpar.runtime.build import build_stage, needs_two_copies, pull_scales, sli
 from gnnpar.runtime.delayed import DelayedOptimizer
 from gnnpar.runtime.exchange import HistoryExchange
 from gnnpar.runtime.executor import Executor
+from gnnpar.runtime.parts import record_parts
 from gnnpar.runtime.policies import POLICIES, WeightPolicy
 from gnnpar.runtime.stage import OUT, Payload, Payloads, Slot, Stage
 from gnnpar.runtime.weights import PassPlan, StageWeights
@@ -27,4 +28,5 @@ __all__ = [
     "needs_two_copies",
     "pull_scales",
     "slicing_faults",
+    "record_parts",
 ]

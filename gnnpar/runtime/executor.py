@@ -106,14 +106,17 @@ class Executor:
         for action in program:
             while waiting and (len(state.posted) < ahead or waiting[0] is action):
                 self._post(waiting.popleft(), state)
-            with self.recorder.span(action.kind.name, str(action)):
+            batch = action.micro_batches[0] if action.micro_batches else -1
+            with self.recorder.span(action.kind.name, str(action), stage=action.stage, batch=batch):
                 self._do(action, state)
         for reduction in state.reductions:
-            reduction.finish(state.reductions)
+            with self.recorder.span("REDUCE", stage=reduction.stage):
+                reduction.finish(state.reductions)
         for message in state.sends:
             self.transport.finish(message)
         if self.histories is not None and reads.kept:
-            self.histories.run(schedule, mesh, reads)
+            with self.recorder.span("history"):
+                self.histories.run(schedule, mesh, reads)
         for stage in self.stages.values():
             stage.release()
         return state.loss

@@ -24,6 +24,7 @@ from gnnpar.interop.dgl import import_dgl
 from gnnpar.model import Model, build_model
 from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
+from gnnpar.train.tracing import describe_run, open_recorder
 from gnnpar.train.trainer import Trainer
 
 logger = logging.getLogger("gnnpar.train.rank")
@@ -104,7 +105,8 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     if config.history.dir is None:
         folder = str(job.folder / "histories")
         config = replace(config, history=replace(config.history, dir=folder))
-    trainer = Trainer(model, chunked, config, context)
+    recorder = open_recorder(config, context, job.run_dir)
+    trainer = Trainer(model, chunked, config, context, recorder)
     logger.info(
         "rank %d of %d: %s, process %d, %d threads, %s",
         context.rank,
@@ -115,6 +117,8 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
         trainer.describe_stages(),
     )
     sinks = open_sinks(config, job.run_dir) if context.is_first else []
+    if config.trace.enabled and context.is_first:
+        describe_run(trainer, job.run_dir)
 
     def log(epoch: Epoch) -> None:
         for sink in sinks:
@@ -123,6 +127,7 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     try:
         outcome = train_loop(trainer, config, log)
     finally:
+        recorder.close()
         for sink in sinks:
             sink.close()
     # All ways of a stage hold the same bits.

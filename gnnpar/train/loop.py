@@ -114,7 +114,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
     best: Scores | None = None
     start = time.perf_counter()
     for number in range(1, config.train.num_epochs + 1):
-        trainer.recorder.reset()
+        trainer.recorder.start_epoch(number)
         result = trainer.train_epoch()
         tally.add(result, trainer)
         scores = None
@@ -137,6 +137,7 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
         on_epoch(Epoch(number, result, scores, best.val if best else math.nan))
         if stop.should_stop(number):
             break
+    trainer.recorder.end_epoch()
     assert best is not None
     summary = {
         "metric": config.train.metric,

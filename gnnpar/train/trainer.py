@@ -18,7 +18,7 @@ from gnnpar.dist import Context, Mesh
 from gnnpar.errors import InputError, RunError
 from gnnpar.history import HistoryPolicy
 from gnnpar.model import Model
-from gnnpar.runtime import needs_two_copies
+from gnnpar.runtime import needs_two_copies, record_parts
 from gnnpar.schedule import lower, whole
 from gnnpar.trace import Recorder
 from gnnpar.train.assemble import build_executor, deal_layers
@@ -85,21 +85,29 @@ class Trainer:
         chunked: the graph, renumbered chunk by chunk.
         config: of the run, the same on all ranks.
         context: of this rank; its world size is the sum of `parallel.ways` over `parallel.stages`.
+        recorder: gets what this rank does and when; with a log, also the parts of its stages.
     """
 
-    def __init__(self, model: Model, chunked: ChunkedGraph, config: RunConfig, context: Context) -> None:
+    def __init__(
+        self,
+        model: Model,
+        chunked: ChunkedGraph,
+        config: RunConfig,
+        context: Context,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.config = config
         self.context = context
         self.mesh = Mesh.of(config)
         _check_size(self.mesh, context)
         dtype = getattr(torch, config.dtype)
         self.chunked = chunked.to(dtype, context.device)
-        self.recorder = Recorder()
+        self.recorder = recorder or Recorder()
         self.step = 0
         self.step_order: tuple[int, ...] = ()
         model.to(device=context.device, dtype=dtype)
         self.num_parameters = sum(p.numel() for p in model.parameters())
-        self._units, self._names = model.units(), model.layer_names()
+        self._units, self.layer_names = model.units(), model.layer_names()
         self.split, self.schedule = deal_layers(model, self.chunked, config, context, self.mesh)
         release_freed_memory()
         self.policy = HistoryPolicy.of(config)
@@ -109,6 +117,9 @@ class Trainer:
         self.feed = ChunkFeed(config, self.mesh, self.schedule, self.chunked, copies, model.chunk_dependent)
         self.column, self.way = self.mesh.place_of(context.rank)
         self.executor, models = build_executor(model, self.split, self.feed, context, self.recorder)
+        if self.recorder.log is not None:
+            for stage in self.executor.stages.values():
+                record_parts(stage, self.recorder)
         self.evaluator = Evaluator(self.schedule, self.mesh, self.executor, self.chunked, context, config)
         held = self.executor.stages
         self._updates = [
@@ -133,10 +144,12 @@ class Trainer:
         """All micro-batches of a step, after a refresh of the histories where one is due; then one optimizer
         update. Raises `RunError` where the loss is not finite."""
         start = time.perf_counter()
-        refresh = self.feed.refresh(self.step)
+        with self.recorder.span("input"):
+            refresh = self.feed.refresh(self.step)
         if refresh is not None:
             self.executor.run(self._refresh, refresh, self.step)
-        self.step_order, reads = self.feed.order(self.step), self.feed.reads(self.step)
+        with self.recorder.span("input"):
+            self.step_order, reads = self.feed.order(self.step), self.feed.reads(self.step)
         waits = self._flushed is not None and self.step < self.config.weights.sync_epochs
         program = self._flushed if waits and not reads.exact else self._lowered[reads.exact]
         assert program is not None
@@ -154,7 +167,7 @@ class Trainer:
             value,
             reads.age,
             reads.history_share,
-            time.perf_counter() - start,
+            self.recorder.add("step", start, batch=self.step - 1),
             reads.age_max,
             reads.normaliser if reads.labelled else 0,
             reads.num_reads,
@@ -184,7 +197,7 @@ class Trainer:
 
     def describe_stages(self) -> str:
         """This rank's stages and their layers, in words."""
-        names, ways = self._names, self.mesh.ways[self.column]
+        names, ways = self.layer_names, self.mesh.ways[self.column]
         shared = f"way {self.way} of {ways} of " if ways > 1 else ""
         return shared + ", ".join(
             f"stage {stage}{f' of replica {replica}' if self.schedule.num_replicas > 1 else ''}: "
@@ -194,7 +207,8 @@ class Trainer:
 
     def evaluate(self) -> Scores:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
-        scores = self.evaluator.run(self.feed.whole)
+        with self.recorder.span("evaluation"):
+            scores = self.evaluator.run(self.feed.whole)
         if not self.config.trace.history_error:
             return scores
         offset = self.feed.history_offset(self.step)
@@ -213,7 +227,7 @@ class Trainer:
         value = torch.zeros(1, dtype=torch.float64, device=self.context.device)
         if loss is not None:
             value.fill_(loss.item())
-        with self.recorder.span("wait", "loss"):
+        with self.recorder.span("wait", "control"):
             self.context.all_reduce(value, "sharing the loss")
         number = float(value)
         if not math.isfinite(number):
@@ -231,7 +245,8 @@ class Trainer:
         for (replica, _), update in zip(self.executor.stages, self._updates, strict=True):
             if replica == 0 and self.way == 0:  # all copies of a stage hold the same gradients
                 square += sum(gradient.double().square().sum() for gradient in update.gradients())
-        self.context.all_reduce(square, "summing gradient norms")
+        with self.recorder.span("wait", "control"):
+            self.context.all_reduce(square, "summing gradient norms")
         coefficient = clip_coefficient(float(square), self.config.train.grad_clip)
         for update in self._updates:
             for gradient in update.gradients():

@@ -1,0 +1,57 @@
+"""What a run records beside its metrics, in the folder `trace` of its directory."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnpar.config.schema import RunConfig
+from gnnpar.dist import Context, Mesh, Transport
+from gnnpar.dist.clock import clock_offset
+from gnnpar.trace import EventLog, Recorder
+from gnnpar.train.trainer import Trainer
+
+__all__ = ["describe_run", "open_recorder"]
+
+
+def open_recorder(config: RunConfig, context: Context, run_dir: Path) -> Recorder:
+    """The recorder of this rank; where `trace.enabled`, with a log in `trace/rank<N>.events`.
+
+    On a GPU, a recorded span ends when the device has done what the span asked for: that takes from a traced
+    run what it would gain by running ahead of its device.
+    """
+    if not config.trace.enabled:
+        return Recorder()
+    folder = run_dir / "trace"
+    folder.mkdir(exist_ok=True)
+    column, way = Mesh.of(config).place_of(context.rank)
+    about: dict[str, Any] = {
+        "rank": context.rank,
+        "column": column,
+        "way": way,
+        "host": socket.gethostname(),
+        "threads": torch.get_num_threads(),
+        "offset": clock_offset(context, Transport(context, Recorder())),
+        "clock": time.perf_counter(),
+    }
+    on_gpu = context.device.type == "cuda"
+    log = EventLog(folder / f"rank{context.rank}.events", about)
+    return Recorder(log, config.trace.every, torch.cuda.synchronize if on_gpu else None)
+
+
+def describe_run(trainer: Trainer, run_dir: Path) -> None:
+    """What the events of a run are read with: its schedule, layers and bytes of the chunks."""
+    (run_dir / "trace" / "schedule.txt").write_text(trainer.schedule.to_text(), encoding="utf-8")
+    names = trainer.layer_names
+    about = {
+        "layers": names,
+        "layers_per_stage": trainer.layers_per_stage,
+        "chunk_rows": [chunk.num_rows for chunk in trainer.chunked.chunks],
+        "num_edges": trainer.chunked.graph.num_edges,
+    }
+    (run_dir / "trace" / "about.json").write_text(json.dumps(about), encoding="utf-8")
