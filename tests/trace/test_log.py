@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gnnpar.errors import InputError
-from gnnpar.trace import EVENT, EventLog, read_log
+from gnnpar.trace import EventLog, read_log
 
 
 def fill(log, count, at=0.0):
@@ -74,10 +74,6 @@ def test_what_is_no_log_is_refused(tmp_path):
     path.write_bytes(whole + b"OOPS\x01\x00\x00\x00x")
     with pytest.raises(InputError, match=f"damaged at byte {len(whole)}"):
         read_log(path)
-
-
-def test_an_event_takes_56_bytes():
-    assert EVENT.itemsize == 56
 
 
 def test_a_killed_process_leaves_its_finished_epochs(tmp_path):
