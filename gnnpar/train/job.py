@@ -24,7 +24,7 @@ from gnnpar.interop.dgl import import_dgl
 from gnnpar.model import Model, build_model
 from gnnpar.train.loop import Epoch, number_or_null, train_loop
 from gnnpar.train.sinks import open_sinks
-from gnnpar.train.tracing import describe_run, open_recorder
+from gnnpar.train.tracing import describe_run, export, open_recorder
 from gnnpar.train.trainer import Trainer
 
 logger = logging.getLogger("gnnpar.train.rank")
@@ -140,4 +140,6 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
         summary = {key: number_or_null(value) for key, value in outcome.summary.items()}
         (job.folder / "summary.json").write_text(json.dumps(summary, indent=1))
         os.replace(job.folder / "summary.json", job.run_dir / "summary.json")
+        if config.trace.enabled:
+            export(job.run_dir)
     return outcome.summary

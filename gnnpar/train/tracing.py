@@ -13,10 +13,11 @@ import torch
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.dist.clock import clock_offset
-from gnnpar.trace import EventLog, Recorder
+from gnnpar.trace import EventLog, Recorder, read_log
+from gnnpar.trace.perfetto import write_perfetto
 from gnnpar.train.trainer import Trainer
 
-__all__ = ["describe_run", "open_recorder"]
+__all__ = ["describe_run", "export", "open_recorder"]
 
 
 def open_recorder(config: RunConfig, context: Context, run_dir: Path) -> Recorder:
@@ -55,3 +56,9 @@ def describe_run(trainer: Trainer, run_dir: Path) -> None:
         "num_edges": trainer.chunked.graph.num_edges,
     }
     (run_dir / "trace" / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def export(run_dir: Path) -> None:
+    """Write `trace.json` from the logs of all ranks, which must be closed."""
+    logs = [read_log(path) for path in sorted((run_dir / "trace").glob("rank*.events"))]
+    write_perfetto(sorted(logs, key=lambda log: log.rank), run_dir / "trace.json")
