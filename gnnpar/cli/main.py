@@ -25,6 +25,7 @@ COMMANDS = {
     "partition": "cut a graph into chunks and report how good the cut is",
     "data": "list, describe, convert and fetch datasets",
     "analyze": "work, depth, bytes, memory and kind of a run, before anything runs",
+    "report": "write a page about a run, or several side by side",
     "simulate": "draw when each rank would do what, without starting one",
     "systems": "compare all schedules",
     "doctor": "check this machine and what is installed",

@@ -6,7 +6,7 @@ Every function takes timed actions, from ``simulate(...).timeline`` or from a ru
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from gnnpar.schedule.action import Action, Kind
@@ -79,8 +79,12 @@ def grid(timed: Iterable[Timed], *, slot: float | None = None, wrap: int = 0) ->
     return "\n\n".join(blocks)
 
 
-def svg(timed: Iterable[Timed], *, title: str = "", width: int = 1200) -> str:
-    """The timeline as an SVG image, one lane a rank, every action with a tooltip."""
+def svg(timed: Iterable[Timed], *, title: str = "", width: int = 1200, names: Sequence[str] = ()) -> str:
+    """The timeline as an SVG image, one lane a rank, every action with a tooltip.
+
+    Args:
+        names: of the lanes, where they are not ranks.
+    """
     bars = [bar for bar in timed if bar.end > bar.start]
     lane, left, top = 26, 60, 28 if title else 8
     span = max((bar.end for bar in bars), default=1.0)
@@ -96,7 +100,8 @@ def svg(timed: Iterable[Timed], *, title: str = "", width: int = 1200) -> str:
         lines.append(f'<text x="{left}" y="18">{escape(title)}</text>')
     for rank in range(num_ranks):
         y = top + lane * rank
-        lines.append(f'<text x="4" y="{y + 16}">rank {rank}</text>')
+        name = names[rank] if names else f"rank {rank}"
+        lines.append(f'<text x="4" y="{y + 16}">{escape(name)}</text>')
         size = f'width="{span * scale:.2f}" height="{lane - 4}"'
         lines.append(f'<rect x="{left}" y="{y}" {size} fill="#f1f3f5"/>')
     for bar in bars:

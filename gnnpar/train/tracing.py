@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import torch
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh, Transport
 from gnnpar.dist.clock import clock_offset
+from gnnpar.errors import InputError
 from gnnpar.trace import EventLog, Recorder, read_log
 from gnnpar.trace.perfetto import write_perfetto
+from gnnpar.train.order import build_schedule
 from gnnpar.train.trainer import Trainer
 
 __all__ = ["describe_run", "export", "open_recorder"]
@@ -46,16 +50,24 @@ def open_recorder(config: RunConfig, context: Context, run_dir: Path) -> Recorde
 
 
 def describe_run(trainer: Trainer, run_dir: Path) -> None:
-    """What the events of a run are read with: its schedule, layers and bytes of the chunks."""
-    (run_dir / "trace" / "schedule.txt").write_text(trainer.schedule.to_text(), encoding="utf-8")
-    names = trainer.layer_names
+    """What the events of a run are read with: its schedule, and about its layers and chunks.
+
+    For what-if, the schedule also with twice the micro-batches, where the family has it.
+    """
+    folder, config = run_dir / "trace", trainer.config
+    schedule = trainer.schedule
+    (folder / "schedule.txt").write_text(schedule.to_text(), encoding="utf-8")
+    more = replace(config, batch=replace(config.batch, num_chunks=2 * config.batch.num_chunks))
+    with suppress(InputError):
+        twice = build_schedule(more, schedule.stage_edges)
+        (folder / "twice.txt").write_text(twice.to_text(), encoding="utf-8")
     about = {
-        "layers": names,
+        "layers": trainer.layer_names,
         "layers_per_stage": trainer.layers_per_stage,
         "chunk_rows": [chunk.num_rows for chunk in trainer.chunked.chunks],
         "num_edges": trainer.chunked.graph.num_edges,
     }
-    (run_dir / "trace" / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
 def export(run_dir: Path) -> None:
