@@ -13,8 +13,8 @@ __all__ = ["Recorder", "resident_bytes"]
 
 
 class Recorder:
-    """Counters of one rank, and where a log is given its events. Costs about half a microsecond a span, and
-    one more with a log.
+    """Counters of one rank, and where a log is given its events. Costs about a microsecond a span, and
+    another one with a log.
 
     Args:
         log: gets every event (None: only sums are kept).

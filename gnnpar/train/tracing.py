@@ -60,7 +60,8 @@ def describe_run(trainer: Trainer, run_dir: Path) -> None:
     more = replace(config, batch=replace(config.batch, num_chunks=2 * config.batch.num_chunks))
     with suppress(InputError):
         twice = build_schedule(more, schedule.stage_edges)
-        (folder / "twice.txt").write_text(twice.to_text(), encoding="utf-8")
+        if twice.num_micro_batches == 2 * schedule.num_micro_batches > 2:
+            (folder / "twice.txt").write_text(twice.to_text(), encoding="utf-8")
     about = {
         "layers": trainer.layer_names,
         "layers_per_stage": trainer.layers_per_stage,

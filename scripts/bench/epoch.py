@@ -70,7 +70,7 @@ class System:
     def _run_peer(self, path: Path, num_epochs: int) -> dict[str, list[float]]:
         arguments = [str(path), f"--epochs={num_epochs}", "--threads=2", *self.arguments]
         module = f"scripts.bench.peers.{self.peer}"
-        result = json.loads(_output([module, *arguments], {"OMP_NUM_THREADS": "2", **dict(self.environment)}))
+        result = json.loads(output([module, *arguments], {"OMP_NUM_THREADS": "2", **dict(self.environment)}))
         return {"seconds": result["seconds"][UNCOUNTED:], "memory": result["peak_memory_bytes"]}
 
     def _run_own(self, path: Path, num_chunks: int, num_epochs: int) -> dict[str, list[float]]:
@@ -86,7 +86,7 @@ class System:
             ]
             if "system=gnnpipe" in arguments:
                 arguments.append(f"batch.num_chunks={num_chunks}")
-            _output(["gnnpar", "train", *arguments], {})
+            output(["gnnpar", "train", *arguments], {})
             run = Path(folder) / "run"
             summary = json.loads((run / "summary.json").read_text())
             rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -191,7 +191,7 @@ def _time(run: dict[str, list[float]]) -> float:
     return statistics.median(run["seconds"])
 
 
-def _output(arguments: Sequence[str], environment: dict[str, str]) -> str:
+def output(arguments: Sequence[str], environment: dict[str, str]) -> str:
     """Standard output of `python -m …`, whose allocator and threads are set by `environment` alone."""
     inherited = {
         name: value
