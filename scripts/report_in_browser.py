@@ -46,7 +46,7 @@ def main() -> int:
             run([*common, shade, f"--screenshot={args.out}-{scheme}.png", page.as_uri()])
         run([*common, f"--print-to-pdf={args.out}.pdf", "--no-pdf-header-footer", page.as_uri()])
     failed = re.search(r'<body[^>]* data-error="([^"]*)"', dom)
-    wanted, drawn = dom.count('class="timeline"'), dom.count('data-drawn="true"')
+    wanted, drawn = dom.count('data-source="'), dom.count('data-drawn="true"')
     print(f"{drawn} of {wanted} timelines drawn{f'; error: {failed[1]}' if failed else ''}")
     return 0 if drawn == wanted and not failed else 1
 

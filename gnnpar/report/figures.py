@@ -22,6 +22,7 @@ COLOURS = {
     "weight gradients": "#9bd3c8",
     "communication stage": "#e07b00",
     "communication halo": "#f2a541",
+    "communication feature": "#d9a066",
     "communication weight": "#c65d00",
     "communication history": "#ffc46b",
     "communication control": "#f6d3a2",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from gnnpar.schedule import Action, Costs, Kind, Schedule, Timed, lower, simulate
 from gnnpar.schedule.action import COMPUTE
-from gnnpar.trace.durations import Work
 from gnnpar.trace.replay import Replay
 from gnnpar.trace.timeline import Op, Step
 
@@ -46,9 +45,9 @@ class Prediction:
 def profile(steps: Sequence[Step], num_stages: int) -> Costs:
     """The simulator's costs from measured steps: means over micro-batches, ways and steps.
 
-    F, B, I and W by stage take the work of these actions, without waits in them, and an equal share of what
-    their rank works between its actions (packing and posting messages); a stage's messages take what
-    messages took that were waited for (0 where none were).
+    F, B, I and W by stage take as long as these actions did, what ways exchange inside them included, and an
+    equal share of what their rank works between its actions (packing and posting messages); a stage's
+    messages take what messages took that were waited for (0 where none were).
     """
     seconds: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
     delays: defaultdict[int, list[float]] = defaultdict(list)
@@ -57,12 +56,13 @@ def profile(steps: Sequence[Step], num_stages: int) -> Costs:
         stages: dict[int, int] = {}
         for rank, ops in enumerate(step.ranks):
             between = _between(ops)
-            for (kind, stage), mean in Work(ops).of_stage.items():
-                seconds[kind, stage].append(mean + between)
-                stages.setdefault(rank, stage)
-        for key, delay in replay.delays.items():
-            if key.source in stages:
-                delays[stages[key.source]].append(delay)
+            for action in {id(op.action): op.action for op in ops if op.action is not None}.values():
+                seconds[action.kind, action.stage].append(action.end - action.start + between)
+                stages.setdefault(rank, action.stage)
+        for ops, keys in zip(step.ranks, replay.keys, strict=True):
+            for op, key in zip(ops, keys, strict=True):
+                if key in replay.delays and op.what == "wait" and op.event.text == "stage":
+                    delays[stages[key.source]].append(replay.delays[key])
 
     def per_stage(kind: str) -> list[float]:
         return [_mean(seconds[kind, stage]) for stage in range(num_stages)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gnnpar.batch import Chunk
@@ -24,13 +24,19 @@ _PARTS = {
 """Methods of an aggregation → kind of their spans."""
 
 
-def record_parts(stage: Stage, recorder: Recorder) -> None:
-    """Have the aggregations of a stage leave spans, by layer and chunk (for `halo`: by layer).
+def record_parts(stages: Iterable[object], recorder: Recorder) -> None:
+    """Have the aggregations of stages leave spans, by layer and chunk (for `halo`: by layer).
 
     What is left of an action is row-wise work. The backward of operators on single edges is a part of that of
-    the segment around them, and counts as row-wise. Other stages know nothing of this, so that a run without
-    a trace pays nothing.
+    the segment around them, and counts as row-wise. Stages that are no `Stage` have no such parts. Others know
+    nothing of this, so that a run without a trace pays nothing.
     """
+    for stage in stages:
+        if isinstance(stage, Stage):
+            _record_stage(stage, recorder)
+
+
+def _record_stage(stage: Stage, recorder: Recorder) -> None:
     layers = [index for index, layer in stage.layers if layer.operator is not None]
     for layer, aggregation in zip(layers, stage.aggregations, strict=True):
         for name, kind in _PARTS.items():

@@ -20,6 +20,7 @@ CATEGORIES = (
     "weight gradients",
     "communication stage",
     "communication halo",
+    "communication feature",
     "communication weight",
     "communication history",
     "communication control",

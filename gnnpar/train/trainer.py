@@ -118,8 +118,7 @@ class Trainer:
         self.column, self.way = self.mesh.place_of(context.rank)
         self.executor, models = build_executor(model, self.split, self.feed, context, self.recorder)
         if self.recorder.log is not None:
-            for stage in self.executor.stages.values():
-                record_parts(stage, self.recorder)
+            record_parts(self.executor.stages.values(), self.recorder)
         self.evaluator = Evaluator(self.schedule, self.mesh, self.executor, self.chunked, context, config)
         held = self.executor.stages
         self._updates = [

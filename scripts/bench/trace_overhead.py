@@ -17,7 +17,7 @@ from scripts.bench.report import command_line, machine, save, table
 
 NOTES = """\
 Seconds of a training step, median of a run's epochs after the first two; least to most over the runs. Runs
-take turns: not traced, traced, not traced … *overhead*: median over rounds of the ratio within a round, minus 1.
+take turns: not traced, traced … *overhead*: median over rounds of the ratio within a round, minus 1.
 """
 
 
