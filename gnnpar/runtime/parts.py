@@ -28,8 +28,8 @@ def record_parts(stages: Iterable[object], recorder: Recorder) -> None:
     """Have the aggregations of stages leave spans, by layer and chunk (for `halo`: by layer).
 
     What is left of an action is row-wise work. The backward of operators on single edges is a part of that of
-    the segment around them, and counts as row-wise. Stages that are no `Stage` have no such parts. Others know
-    nothing of this, so that a run without a trace pays nothing.
+    the segment around them, and counts as row-wise. What is no `Stage` has no such parts. Stages that are not
+    given to this know nothing of it, so that a run without a trace pays nothing.
     """
     for stage in stages:
         if isinstance(stage, Stage):
