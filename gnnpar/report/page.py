@@ -214,7 +214,8 @@ def _memory(pairs: Sequence[tuple[RunRecord, Measured | None]]) -> str:
             spots = [(float(epoch), size / 2**20) for epoch, size in points]
             curves.append(Line(f"{of}rank {rank}", spots, len(curves)))
     chart = lines(curves, unit=" MiB")
-    return _section("memory", "Memory in use at the end of an epoch", chart) if chart else ""
+    inner = f'<div class="pair"><div>{chart}</div></div>'
+    return _section("memory", "Memory in use at the end of an epoch", inner) if chart else ""
 
 
 def _environment(runs: Sequence[RunRecord]) -> str:

@@ -110,8 +110,7 @@ class Recorder:
         self._epoch, self._to = None, None
 
     def close(self) -> None:
-        """End the epoch and the log."""
-        self.end_epoch()
+        """End the log; an epoch under way, as of a run that failed, stays incomplete in it."""
         if self.log is not None:
             self.log.close()
 

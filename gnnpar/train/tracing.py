@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,6 @@ def open_recorder(config: RunConfig, context: Context, run_dir: Path) -> Recorde
         "host": socket.gethostname(),
         "threads": torch.get_num_threads(),
         "offset": clock_offset(context, Transport(context, Recorder())),
-        "clock": time.perf_counter(),
     }
     on_gpu = context.device.type == "cuda"
     log = EventLog(folder / f"rank{context.rank}.events", about)

@@ -31,6 +31,7 @@ def test_every_layer_and_chunk_is_recorded_and_steps_stay_as_they_are(tmp_path, 
     for epoch in (1, 2):
         recorder.start_epoch(epoch)
         assert traced.train_step().loss == plain.train_step().loss
+    recorder.end_epoch()
     recorder.close()
     log = read_log(tmp_path / "log")
     second = log.events[[log.texts[kind] for kind in log.events["kind"]].index("epoch") + 1 :]

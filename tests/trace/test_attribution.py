@@ -18,7 +18,7 @@ from gnnpar.trace.timeline import epochs
 from gnnpar.train.job import make_model
 from gnnpar.train.trainer import Trainer
 
-SLEEP = 0.03
+SLEEP = 0.05
 MICRO_BATCHES = 4
 
 

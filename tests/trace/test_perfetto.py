@@ -45,6 +45,7 @@ def logs(tmp_path):
         for recorder in recorders:
             recorder.add("step", start, batch=epoch - 1)
     for recorder in recorders:
+        recorder.end_epoch()
         recorder.close()
     return [read_log(tmp_path / f"{rank}.events") for rank in range(2)]
 

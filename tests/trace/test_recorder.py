@@ -51,6 +51,7 @@ def test_the_log_gets_spans_epochs_and_what_was_sent(tmp_path):
         recorder.count_bytes("stage", 1, 100)
         with recorder.span("send", "stage", peer=1, tag=1 << 30, size=100, sent=True):
             pass
+    recorder.end_epoch()
     recorder.close()
     log = read_log(tmp_path / "log")
     assert [log.texts[kind] for kind in log.events["kind"]] == ["send", "F", "epoch"]
@@ -71,6 +72,7 @@ def test_epochs_between_the_recorded_ones_leave_only_sums(tmp_path):
         with recorder.span("F"):
             pass
         assert recorder.seconds["F"] > 0
+    recorder.end_epoch()
     recorder.close()
     log = read_log(tmp_path / "log")
     assert [event["batch"] for event in log.events if log.texts[event["kind"]] == "epoch"] == [1, 4]
@@ -84,5 +86,16 @@ def test_a_span_ends_when_the_device_is_done(tmp_path):
         recorder.start_epoch(epoch)
         with recorder.span("F"):
             pass
+    recorder.end_epoch()
     recorder.close()
     assert calls == ["settled"] * 2  # the span and the epoch of the one that is recorded
+
+
+def test_an_epoch_that_fails_stays_incomplete(tmp_path):
+    recorder = Recorder(EventLog(tmp_path / "log", {"rank": 0}))
+    recorder.start_epoch(1)
+    with pytest.raises(ZeroDivisionError), recorder.span("F"):
+        _ = 1 / 0
+    recorder.close()
+    log = read_log(tmp_path / "log")
+    assert [log.texts[kind] for kind in log.events["kind"]] == ["F"] and log.notes == [] and not log.cut

@@ -62,7 +62,7 @@
             pen.globalAlpha = 1;
             const label = data.texts[text].split(",")[0];
             if (b - a > 7 * label.length + 6) {
-              pen.fillStyle = row === 2 && category === data.categories.length - 1 ? shades.faint : "#0b0d10"; pen.textAlign = "center";
+              pen.fillStyle = row === 0 ? shades.ink : category === data.categories.length - 1 ? shades.faint : "#0b0d10"; pen.textAlign = "center";
               pen.fillText(label, (a + b) / 2, y + ROW / 2 + (row === 0 ? 1.5 : 0));
             }
           }
