@@ -194,15 +194,22 @@ def _bytes(pairs: Sequence[tuple[RunRecord, Measured | None]]) -> str:
 def _staleness(runs: Sequence[RunRecord]) -> str:
     if not any(row.get("history_read_share") for run in runs for row in run.epochs):
         return ""
-    ages, shares = [], []
+    ages: list[Line] = []
+    shares: list[Line] = []
+    errors: list[Line] = []
     for number, run in enumerate(runs):
         of = f"{run.name}, " if len(runs) > 1 else ""
-        ages.append(Line(f"{of}age in steps", _points(run, "history_age"), number))
+        ages.append(Line(f"{of}mean", _points(run, "history_age"), number))
+        if any(row.get("history_age_max") != row.get("history_age") for row in run.epochs):
+            ages.append(Line(f"{of}largest", _points(run, "history_age_max"), number, True))
         shares.append(Line(f"{of}share of reads", _points(run, "history_read_share", 100.0), number))
-    inner = (
-        f"<div><h3>Age of the histories read, steps</h3>{lines(ages)}</div>"
-        f"<div><h3>Share of reads that are historical</h3>{lines(shares, unit='%')}</div>"
-    )
+        errors.append(Line(f"{of}error", _points(run, "history_error", 100.0), number))
+    charts = [
+        ("Age of the histories read, steps", lines(ages)),
+        ("Share of reads that are historical", lines(shares, unit="%")),
+        ("Relative error of the histories", lines(errors, unit="%")),
+    ]
+    inner = "".join(f"<div><h3>{title}</h3>{chart}</div>" for title, chart in charts if chart)
     return _section("staleness", "Staleness", f'<div class="pair">{inner}</div>')
 
 

@@ -208,11 +208,11 @@ class Trainer:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
         with self.recorder.span("evaluation"):
             scores = self.evaluator.run(self.feed.whole)
-        if not self.config.trace.history_error:
-            return scores
-        offset = self.feed.history_offset(self.step)
-        error = self.evaluator.history_error(self.feed.whole, self.feed.ran_in, offset)
-        return replace(scores, history_error=error)
+            if not self.config.trace.history_error:
+                return scores
+            offset = self.feed.history_offset(self.step)
+            error = self.evaluator.history_error(self.feed.whole, self.feed.ran_in, offset)
+            return replace(scores, history_error=error)
 
     def histories_state(self) -> dict[str, Any]:
         """What the next step reads of earlier ones (see `gnnpar.train.histories`)."""
