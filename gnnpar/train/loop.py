@@ -79,6 +79,7 @@ class _Tally:
     """What this rank adds up over the epochs."""
 
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     eval_seconds: list[float] = field(default_factory=list)
     age_reads: float = 0.0
@@ -89,8 +90,9 @@ class _Tally:
     halo_bytes: int = 0
     rows_by_age: Counter[int] = field(default_factory=Counter)
 
-    def add(self, result: StepResult, trainer: Trainer) -> None:
+    def add(self, result: StepResult, cpu_seconds: float, trainer: Trainer) -> None:
         self.seconds.append(result.seconds)
+        self.cpu_seconds.append(cpu_seconds)
         self.waits.append(trainer.recorder.seconds["wait"])
         self.bytes_per_epoch = trainer.recorder.bytes_by_kind()
         if not trainer.policy.is_exact(trainer.step - 1):
@@ -115,8 +117,9 @@ def train_loop(trainer: Trainer, config: RunConfig, on_epoch: Callable[[Epoch], 
     start = time.perf_counter()
     for number in range(1, config.train.num_epochs + 1):
         trainer.recorder.start_epoch(number)
+        cpu_start = time.process_time()
         result = trainer.train_epoch()
-        tally.add(result, trainer)
+        tally.add(result, time.process_time() - cpu_start, trainer)
         scores = None
         if number % config.train.eval_every == 0 or number == config.train.num_epochs:
             scores = trainer.evaluate()
@@ -159,6 +162,7 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
     # The first epochs compile kernels and fill caches; the median passes over them.
     mine = {
         "epoch": statistics.median(tally.seconds),
+        "cpu": statistics.median(tally.cpu_seconds),
         "eval": statistics.median(tally.eval_seconds),
         "wait": statistics.median(w / s for w, s in zip(tally.waits, tally.seconds, strict=True)),
         "bytes": tally.bytes_per_epoch,
@@ -173,6 +177,7 @@ def _across_ranks(trainer: Trainer, tally: _Tally) -> dict[str, Any]:
         rows.update(rank["rows_by_age"])
     return {
         "epoch_time_s": max(rank["epoch"] for rank in ranks),
+        "epoch_cpu_s": [rank["cpu"] for rank in ranks],
         "eval_time_s": max(rank["eval"] for rank in ranks),
         "bytes_per_epoch": {kind: sum(rank["bytes"].get(kind, 0) for rank in ranks) for kind in kinds},
         "bubble": statistics.mean(rank["wait"] for rank in ranks),

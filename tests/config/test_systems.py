@@ -12,11 +12,11 @@ from gnnpar.dist import Context, Mesh
 from gnnpar.schedule.families import FAMILIES
 from gnnpar.train.job import make_model
 from gnnpar.train.order import build_schedule
-from gnnpar.train.run import prepare, run
+from gnnpar.train.run import cut, prepare, run
 from gnnpar.train.trainer import Trainer
 
 WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "feature_parallel", "sar"}
-WHOLE |= {"gas", "rest", "lmc"}
+WHOLE |= {"gas", "rest", "lmc", "gpipe_naive"}
 WHOLE |= {"pipegcn", "bns_gcn", "adaqp", "sancus"}
 UNFLUSHED = {
     "pipedream": "stash",
@@ -59,6 +59,7 @@ TABLE = {
     "gems": (4, 4, 2, False),
     "gpipe": (2, 2, 1, False),
     "gpipe_2bp": (2, 2, 1, True),
+    "gpipe_naive": (2, 2, 1, False),
     "graphpipe": (2, 2, 1, False),
     "hanayo": (2, 4, 1, False),
     "interleaved": (2, 4, 1, False),
@@ -102,6 +103,14 @@ def test_a_family_s_preset_runs_it_on_clusters(name):
     assert (config.system, config.batch.kind, config.batch.num_chunks) == (name, "clusters", 8)
     assert config.schedule == ScheduleConfig(name=name)
     assert build_schedule(config) == FAMILIES[name](config.parallel.stages, 8)
+
+
+def test_chunks_by_index_are_ranges_of_equally_many_vertices():
+    config = compose(["system=gpipe_naive", "dataset=karate", "batch.num_chunks=3"])
+    partition = cut(config, load(config.dataset))
+    assert partition.order.tolist() == list(range(34))
+    assert partition.offsets.tolist() == [0, 11, 23, 34]
+    assert config.batch.kind == "clusters"
 
 
 def test_layers_are_given_for_every_stage_of_every_rank():

@@ -24,6 +24,7 @@ KEYS = {
     "num_epochs",
     "total_time_s",
     "epoch_time_s",
+    "epoch_cpu_s",
     "eval_time_s",
     "bytes_per_epoch",
     "bubble",
@@ -131,6 +132,7 @@ def test_the_summary_is_complete_and_adds_up():
     summary = outcome.summary
     assert summary.keys() == KEYS
     assert summary["epoch_time_s"] == 2.5  # median of 1.5, 2.5, 3.5
+    assert len(summary["epoch_cpu_s"]) == 1 and summary["epoch_cpu_s"][0] >= 0
     assert summary["eval_time_s"] == 0.125
     assert summary["bytes_per_epoch"]["stage"] == 30 and summary["bytes_per_epoch"]["halo"] == 0
     assert summary["bytes_per_epoch"]["weight"] == 0
