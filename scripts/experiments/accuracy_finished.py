@@ -14,6 +14,7 @@ __all__ = ["Finished"]
 KEPT = (
     *("test_accuracy", "val_accuracy", "train_accuracy", "best_epoch", "num_epochs"),
     *("history_read_share", "history_age_mean", "total_time_s", "epoch_time_s", "cpu_s"),
+    *("cut_share", "test_accuracy_cut"),
 )
 
 
