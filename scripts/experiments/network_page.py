@@ -167,11 +167,12 @@ def _verdicts(found: Sequence[Measured]) -> list[str]:
                 continue
             first = min(of.values(), key=lambda one: one.epoch_s)
             ours, theirs = of["pipeline"], of["graph"]
+            waits = [f"{one.waiting * one.epoch_s:.3f} s" for one in (ours, theirs)]
             lines.append(
                 f"- {graph}, {network}: first is {NAMES[first.system]}. The pipeline takes "
                 f"{ours.epoch_s / theirs.epoch_s:.2f} times as long as graph parallelism, with "
                 f"{ours.cpu_s / theirs.cpu_s:.2f} times the CPU time and "
-                f"{ours.total / theirs.total:.2f} times the bytes, and waits "
-                f"{ours.waiting * ours.epoch_s:.3f} s an epoch to its {theirs.waiting * theirs.epoch_s:.3f} s."
+                f"{ours.total / theirs.total:.2f} times the bytes, "
+                f"and waits {waits[0]} an epoch, that {waits[1]}."
             )
     return ["\n".join(lines)] if lines else []
