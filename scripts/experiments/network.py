@@ -77,7 +77,8 @@ def main() -> None:
     missing = faults(RANKS)
     if missing:
         parser.error("; ".join(missing))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `with` blocks end
+    for number in (signal.SIGTERM, signal.SIGHUP):  # so that `with` blocks end
+        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
     with cpu_shares(RANKS, args.cores) as shares:
         with loopback(RANKS) as network:
             rates = {"loopback": throughput(network)}
