@@ -147,6 +147,7 @@ def _measure(
         cpu_s=sum(summary["epoch_cpu_s"]),
         waiting=summary["bubble"],
         bubble=summary["bubble_theory"],
+        memory=max(summary["peak_memory_bytes"]),
         split=summary["layers_per_stage"],
         sent=sent,
         volume=counted.wanted,
@@ -197,7 +198,9 @@ def count(config: RunConfig, step: int, summary: dict[str, Any]) -> Counted:
 def _run(keys: Sequence[str], folder: Path, network: Network, shares: CpuShares, timeout_s: float) -> None:
     """`gnnpar train` in every rank, as torchrun would start it. All end when one fails or time is up."""
     port, ranks, logs = free_port(), [], [folder / f"rank{rank}.log" for rank in range(RANKS)]
-    common = dict(os.environ) | ALLOCATOR | OPENMP
+    # No huge pages: a way leaves most rows of its buffers untouched, and four ranks share one host's memory.
+    allocator = {name: value for name, value in ALLOCATOR.items() if name != "GLIBC_TUNABLES"}
+    common = dict(os.environ) | allocator | OPENMP
     common |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     common |= {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "MASTER_PORT": str(port)}
     common |= {"MASTER_ADDR": network.address, "GLOO_SOCKET_IFNAME": network.interface}

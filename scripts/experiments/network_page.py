@@ -20,7 +20,7 @@ class Measured:
     Attributes:
         epoch_s: median over the epochs, of the slowest rank. cpu_s: the same of CPU seconds, ranks added up.
         waiting: share of an epoch spent waiting for other ranks, mean over ranks. bubble: the schedule's own.
-        split: layers of each stage.
+        memory: largest resident set, bytes of the rank that has most. split: layers of each stage.
         sent: bytes of an epoch by kind, as counted by those who send; `volume` says the same.
         mirrors: R of as many parts as there are ways.
     """
@@ -32,6 +32,7 @@ class Measured:
     cpu_s: float
     waiting: float
     bubble: float
+    memory: int
     split: list[int]
     sent: Mapping[str, int]
     volume: Volume
@@ -76,9 +77,10 @@ link shaped by a token bucket in both directions. One TCP stream between two ran
 all ranks together, threads of the transport included, the kernel's own work for packets in part.
 *waiting*: share of an epoch in which a rank waits for messages or for the shared loss, mean over ranks;
 *of it bubble*: what the schedule alone explains were all passes equally long. *link*: bytes of the
-busiest rank in one direction ÷ the rate measured. Layers of stages were balanced by measurement on
+busiest rank in one direction ÷ the rate measured. *MiB*: largest resident set of the largest rank, one exact
+evaluation included (huge pages off). Layers of stages were balanced by measurement on
 loopback and are the same behind links."""
-    head = ("epoch", "epoch s", "CPU s", "waiting", "of it bubble", "MB sent", "link s", "layers")
+    head = ("epoch", "epoch s", "CPU s", "waiting", "of it bubble", "MB sent", "link s", "MiB", "layers")
     parts = [notes]
     for network, rate in rates.items():
         rows = [
@@ -90,6 +92,7 @@ loopback and are the same behind links."""
                 f"{one.bubble:.0%}",
                 f"{one.total / 1e6:,.1f}",
                 f"{one.busiest / rate:.3f}",
+                f"{one.memory / 2**20:,.0f}",
                 "+".join(map(str, one.split)),
             )
             for one in found

@@ -40,7 +40,7 @@ def test_bytes_of_each_kind():
 def measured(network, system, seconds, **volume):
     sizes = Volume(1000, 32, 100, 5000, 36, **volume)
     sent = {kind: number for kind, number in sizes.by_kind().items() if number}
-    return Measured(network, "squirrel", system, seconds, 2.0, 0.5, 0.1, [8] * 4, sent, sizes, 70)
+    return Measured(network, "squirrel", system, seconds, 2.0, 0.5, 0.1, 1 << 30, [8] * 4, sent, sizes, 70)
 
 
 def test_the_busiest_link():
