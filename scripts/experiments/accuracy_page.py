@@ -30,8 +30,9 @@ Test accuracy in percent at the best epoch, mean ± standard deviation (unbiased
 
 GCNII has the hyper-parameters of its paper: Adam, lr .01, α .1, weight decay 5e-4, of convolutions .01
 (PubMed: 5e-4), features normalised by row, public split; as there, the best epoch has the lowest validation
-loss. ResGCN+ and GCN: lr .01, weight decay 5e-4, dropout .5, best epoch by validation accuracy.
-Evaluated every {EVAL_EVERY} epochs. Epochs at most / without a better one before stopping: {ends}.
+loss. ResGCN+: lr .01, weight decay 5e-4, dropout .5. GCN: no residuals; LayerNorm, lr 3e-4, no dropout, no
+weight decay, gradients clipped at norm 1. Both: best epoch by validation accuracy. Evaluated every
+{EVAL_EVERY} epochs. Epochs at most / without a better one before stopping: {ends}.
 
 Every run trains in one process (one stage): more stages change results by rounding only."""
 
