@@ -65,7 +65,7 @@ GCNII of {found[0].volume.num_layers} layers of width {found[0].volume.width} wi
 on four ranks of one thread: four ways of one stage (`graph_parallel`, exact), four stages of 16 chunks
 (`gnnpipe`), two stages of two ways and 8 slots (`gnnpipe_hybrid`; both with γ = 1 and the latest
 history). ogbn-arxiv has 40 substitute features, flickr-nofeat 500 generated ones: neither changes what
-is computed or sent elsewhere.
+is computed or sent elsewhere. These two recompute (`memory.recompute=true`), whatever the system.
 
 Every rank may use {cores / found[0].num_ranks:g} of a core and no more (quota of a cgroup, {PERIOD}),
 on either network, because four ranks on two cores would otherwise favour whoever waits: what a waiting
