@@ -63,7 +63,8 @@ class NaiveRun(Run):
 def list_runs(
     cases: Sequence[str], chunks: Sequence[int], seeds: Sequence[int], data: Path, num_epochs: int | None
 ) -> list[NaiveRun]:
-    """All runs in order of interest: the first seed comes first, then model by model.
+    """All runs in order of interest: the first seed comes first, then model by model, fewest and most chunks
+    before those between.
 
     Args:
         num_epochs: at most, in place of each case's own number.
@@ -88,5 +89,7 @@ def list_runs(
                         keys = (*system, "parallel.stages=1", f"batch.num_chunks={count}", *common)
                         yield NaiveRun(name, variant, seed, keys, place, count)
 
-    names = list(cases)
-    return sorted(runs(), key=lambda run: (run.seed != seeds[0], names.index(run.case)))
+    names, ends = list(cases), (min(chunks), max(chunks))
+    return sorted(
+        runs(), key=lambda run: (run.seed != seeds[0], names.index(run.case), run.chunks not in ends)
+    )

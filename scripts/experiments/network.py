@@ -41,7 +41,6 @@ from scripts.experiments.network_links import (
 from scripts.experiments.network_page import Measured, page
 
 RANKS = 4
-LAYERS, WIDTH = 32, 100
 RECOMPUTE = "memory.recompute=true"
 """On the two large graphs, where four ranks would fill the memory of a host of 24 GiB otherwise."""
 GRAPHS = {
@@ -56,8 +55,14 @@ SYSTEMS = {
     "hybrid": ("system=gnnpipe_hybrid", "parallel.stages=2", "parallel.ways=2", "batch.num_chunks=8"),
 }
 MODEL = (
-    *("model=gcnii", f"model.num_layers={LAYERS}", f"model.hidden={WIDTH}", "model.dropout=0.5"),
-    *("train.lr=0.001", "train.weight_decay=0", "launch.threads=1", "launch.timeout_s=600"),
+    *(
+        "model=gcnii",
+        "model.dropout=0.5",
+        "train.lr=0.001",
+        "train.weight_decay=0",
+        "launch.threads=1",
+        "launch.timeout_s=600",
+    ),
     *("trace.tensorboard=false", "format=json"),
 )
 
@@ -68,6 +73,8 @@ def main() -> None:
     )
     parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--width", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=7, help="of every run")
     parser.add_argument("--cores", type=float, default=2.0, help="that the ranks share")
     parser.add_argument("--rate", default="1gbit", help="of each link, as tc writes it")
@@ -84,27 +91,41 @@ def main() -> None:
     with cpu_shares(RANKS, args.cores) as shares:
         with loopback(RANKS) as network:
             rates = {"loopback": throughput(network)}
-            found = _measure_all("loopback", network, shares, args, {})
+            found, failed = _measure_all("loopback", network, shares, args, {})
         with namespaces(RANKS, args.rate) as network:
             rates[args.rate] = throughput(network)
             splits = {(one.graph, one.system): one.split for one in found}
-            found += _measure_all(args.rate, network, shares, args, splits)
+            more, also_failed = _measure_all(args.rate, network, shares, args, splits)
+    failed += also_failed
     text = [f"Command: `{command_line('scripts.experiments.network')}`", machine()]
-    save(args.out, "Four ranks over a network", [*page(found, rates, args.epochs, args.cores), *text])
+    if failed:
+        text.insert(0, "Without a result: " + "; ".join(failed))
+    parts = page([*found, *more], rates, args.epochs, args.cores) if found else []
+    save(args.out, "Four ranks over a network", [*parts, *text])
+    sys.exit(1 if failed else 0)
 
 
 Splits = dict[tuple[str, str], list[int]]
 
 
+class Failed(Exception):
+    """A run that failed, or that sent other bytes than it should."""
+
+
 def _measure_all(
     label: str, network: Network, shares: CpuShares, args: argparse.Namespace, splits: Splits
-) -> list[Measured]:
-    """Every graph and system on one network, one after the other."""
-    found = []
+) -> tuple[list[Measured], list[str]]:
+    """Every graph and system on one network, one after the other; and what failed."""
+    found, failed = [], []
     for graph in args.graphs:
         for system in args.systems:
             start = time.monotonic()
-            one = _measure(label, graph, system, network, shares, args, splits.get((graph, system)))
+            try:
+                one = _measure(label, graph, system, network, shares, args, splits.get((graph, system)))
+            except Failed as error:
+                failed.append(f"{label}, {graph}, {system}: {error}")
+                print(failed[-1], file=sys.stderr, flush=True)
+                continue
             print(
                 f"{label}, {graph}, {system}: {one.epoch_s:.3f} s an epoch, {one.cpu_s:.3f} s of CPU, "
                 f"waiting {one.waiting:.0%}; run took {time.monotonic() - start:.0f} s",
@@ -112,7 +133,7 @@ def _measure_all(
                 flush=True,
             )
             found.append(one)
-    return found
+    return found, failed
 
 
 def _measure(
@@ -128,8 +149,9 @@ def _measure(
     from gnnpar.config import compose
 
     path = Path(os.environ["GNNPAR_TEST_DATA"]).absolute() / f"{graph}.npz"
-    few = f"train.num_epochs={args.epochs}", f"train.eval_every={args.epochs}"
-    keys = [*GRAPHS[graph], f"dataset.path={path}", *MODEL, *SYSTEMS[system], *few]
+    keys = [*GRAPHS[graph], f"dataset.path={path}", *MODEL, *SYSTEMS[system]]
+    keys += [f"model.num_layers={args.layers}", f"model.hidden={args.width}"]
+    keys += [f"train.num_epochs={args.epochs}", f"train.eval_every={args.epochs}"]
     if split is not None:
         keys.append(f"parallel.layers_per_stage=[{','.join(map(str, split))}]")
     with tempfile.TemporaryDirectory(prefix="gnnpar-network-") as folder:
@@ -140,7 +162,7 @@ def _measure(
     wanted = {kind: number for kind, number in counted.wanted.by_kind().items() if number}
     sent = {kind: number for kind, number in summary["bytes_per_epoch"].items() if number}
     if sent != wanted:
-        raise SystemExit(f"{label}, {graph}, {system}: sent {sent} bytes, the closed forms say {wanted}")
+        raise Failed(f"sent {sent} bytes, but the closed forms say {wanted}")
     return Measured(
         network=label,
         graph=graph,
@@ -239,7 +261,7 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], timeou
         if failed or late:
             rank = failed[0] if failed else codes.index(None)
             why = f"ended with code {codes[rank]}" if failed else f"did not end within {timeout_s:g} s"
-            raise SystemExit(f"rank {rank} {why}; its last words:\n{logs[rank].read_text()[-2000:]}")
+            raise Failed(f"rank {rank} {why}; its last words:\n{logs[rank].read_text()[-2000:]}")
         time.sleep(0.2)
 
 

@@ -106,7 +106,7 @@ loopback and are the same behind links."""
         BYTES,
         _bytes_table(first),
         "## Where the pipeline loses, and why",
-        WHY,
+        WHY.format(even=2 * (found[0].num_ranks - 1) / found[0].volume.num_layers),
         *_verdicts(found),
     ]
 
@@ -128,7 +128,7 @@ alone is L · α ÷ (2 (S - 1))."""
 WHY = """\
 - **Bytes.** A pipeline sends N rows at each of S - 1 boundaries, however deep the model; graph
   parallelism αN rows at each of L layers. With h0 beside h the pipeline sends less where α > 2 (S - 1)
-  / L, here 0.19. A graph that cuts well into four is below that, and there graph parallelism sends less
+  / L, here {even:.2f}. A graph that cuts well into four is below that, and there graph parallelism sends less
   and waits for less.
 - **Bubble.** (S - 1) / (C + S - 1) of the time goes by while the pipeline fills and drains, which graph
   parallelism has not.
