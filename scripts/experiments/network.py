@@ -55,15 +55,8 @@ SYSTEMS = {
     "hybrid": ("system=gnnpipe_hybrid", "parallel.stages=2", "parallel.ways=2", "batch.num_chunks=8"),
 }
 MODEL = (
-    *(
-        "model=gcnii",
-        "model.dropout=0.5",
-        "train.lr=0.001",
-        "train.weight_decay=0",
-        "launch.threads=1",
-        "launch.timeout_s=600",
-    ),
-    *("trace.tensorboard=false", "format=json"),
+    *("model=gcnii", "model.dropout=0.5", "train.lr=0.001", "train.weight_decay=0"),
+    *("launch.threads=1", "launch.timeout_s=600", "trace.tensorboard=false"),
 )
 
 
@@ -158,7 +151,7 @@ def _measure(
         keys.append(f"run.dir={folder}/run")
         _run(keys, Path(folder), network, shares, args.timeout)
         summary = json.loads((Path(folder) / "run" / "summary.json").read_text())
-    counted = count(compose([key for key in keys if not key.startswith("format=")]), args.epochs - 1, summary)
+    counted = count(compose(keys), args.epochs - 1, summary)
     wanted = {kind: number for kind, number in counted.wanted.by_kind().items() if number}
     sent = {kind: number for kind, number in summary["bytes_per_epoch"].items() if number}
     if sent != wanted:
@@ -222,7 +215,7 @@ def count(config: RunConfig, step: int, summary: dict[str, Any]) -> Counted:
 def _run(keys: Sequence[str], folder: Path, network: Network, shares: CpuShares, timeout_s: float) -> None:
     """`gnnpar train` in every rank, as torchrun would start it. All end when one fails or time is up."""
     port, ranks, logs = free_port(), [], [folder / f"rank{rank}.log" for rank in range(RANKS)]
-    # No huge pages: a way leaves most rows of its buffers untouched, and four ranks share one host's memory.
+    # No huge pages: ways touch rows here and there of large buffers, and four ranks share one host's memory.
     allocator = {name: value for name, value in ALLOCATOR.items() if name != "GLIBC_TUNABLES"}
     common = dict(os.environ) | allocator | OPENMP
     common |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
