@@ -91,6 +91,8 @@ def main() -> None:
             more, also_failed = _measure_all(args.rate, network, shares, args, splits)
     failed += also_failed
     text = [f"Command: `{command_line('scripts.experiments.network')}`", machine()]
+    if os.getloadavg()[2] > 2 * RANKS:
+        text.insert(0, "Other jobs ran meanwhile: times and waiting are disturbed, bytes are not.")
     if failed:
         text.insert(0, "Without a result: " + "; ".join(failed))
     parts = page([*found, *more], rates, args.epochs, args.cores) if found else []

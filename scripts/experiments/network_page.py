@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,11 @@ class Measured:
     @property
     def num_ranks(self) -> int:
         return self.volume.stages * self.volume.ways
+
+    @property
+    def alpha(self) -> float:
+        """Mirrors a vertex."""
+        return self.mirrors / self.volume.num_nodes
 
     @property
     def total(self) -> int:
@@ -91,7 +97,7 @@ loopback and are the same behind links."""
                 f"{one.waiting:.0%}",
                 f"{one.bubble:.0%}",
                 f"{one.total / 1e6:,.1f}",
-                f"{one.busiest / rate:.3f}",
+                f"{one.busiest / rate:.3f}" if network != "loopback" else "–",
                 f"{one.memory / 2**20:,.0f}",
                 "+".join(map(str, one.split)),
             )
@@ -106,7 +112,10 @@ loopback and are the same behind links."""
         BYTES,
         _bytes_table(first),
         "## Where the pipeline loses, and why",
-        WHY.format(even=2 * (found[0].num_ranks - 1) / found[0].volume.num_layers),
+        WHY.format(
+            even=2 * (found[0].num_ranks - 1) / found[0].volume.num_layers,
+            least=min((one.alpha for one in found if one.volume.ways == one.num_ranks), default=math.nan),
+        ),
         *_verdicts(found),
     ]
 
@@ -128,8 +137,11 @@ alone is L · α ÷ (2 (S - 1))."""
 WHY = """\
 - **Bytes.** A pipeline sends N rows at each of S - 1 boundaries, however deep the model; graph
   parallelism αN rows at each of L layers. With h0 beside h the pipeline sends less where α > 2 (S - 1)
-  / L, here {even:.2f}. A graph that cuts well into four is below that, and there graph parallelism sends less
-  and waits for less.
+  / L, here {even:.2f}; the least α of these graphs is {least:.2f}. A graph that cuts so well that it is
+  below has less to send in graph parallelism. Behind a link an inner stage sends to both neighbours, an
+  end to one.
+- **Weights** speak for the pipeline: ways hold all of them, send their gradients to each other, and
+  update them all, which counts where the input is wide and the graph small.
 - **Bubble.** (S - 1) / (C + S - 1) of the time goes by while the pipeline fills and drains, which graph
   parallelism has not.
 - **Many small passes.** 16 chunks make 16 times as many, smaller passes, and as many messages; on a
@@ -137,8 +149,8 @@ WHY = """\
   layer, but one exchange a layer and direction as well, in which everyone waits for the slowest link.
 - **Stages are not equal.** The first one also has the encoder, the last one the decoder and the loss;
   layers can only be dealt out whole.
-- **Not in these columns:** graph parallelism is exact, while the pipeline and the hybrid read rows of the
-  step before where a chunk has not run yet.
+- **Not in these columns:** graph parallelism is exact, while the pipeline and the hybrid read rows of
+  the step before where a chunk has not run yet.
 - **The hybrid** pays for both: boundaries and, in every slot, an exchange a layer and direction: 8
   times as many exchanges of an eighth of the rows each, so that latency counts. It has fewer mirrors
   (two parts in place of four) and a shorter bubble."""
@@ -152,7 +164,7 @@ def _bytes_table(found: Sequence[Measured]) -> str:
         rows.append(
             (
                 f"{one.graph}, {NAMES[one.system]}",
-                f"{one.mirrors / one.volume.num_nodes:.2f}" if one.volume.ways > 1 else "–",
+                f"{one.alpha:.2f}" if one.volume.ways > 1 else "–",
                 *(f"{one.sent.get(kind, 0):,}" for kind in ("stage", "halo", "weight", "control")),
                 f"{one.total / pipeline:.2f}" if pipeline else "–",
             )
