@@ -41,4 +41,18 @@ def test_a_finished_run_is_found_again_and_told(tmp_path):
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     wanted = ["4 by number", "74.8%", "74.8%", "70.0 (n=1)", "60.0 (n=1)", "72.0 (n=1)", "120"]
     assert cells == [*wanted, "0.250", "0.300"]
-    assert "4 chunks 12.5 ms" in text
+    assert "4 chunks 12.5 ms" in text and "against full batch" not in text
+
+
+def test_the_page_says_what_is_lost_against_full_batch():
+    full = next(run for run in RUNS if (run.variant, run.case) == ("full batch", "gat"))
+    naive = next(run for run in RUNS if (run.variant, run.chunks, run.case) == ("by number", 4, "gat"))
+    common = {"val_accuracy": 0.8, "best_epoch": 9}
+    found = [
+        (full, common | {"test_accuracy": 0.8, "test_accuracy_cut": 0.8, "cut_share": 0.0}),
+        (naive, common | {"test_accuracy": 0.79, "test_accuracy_cut": 0.75, "cut_share": 0.7}),
+    ]
+    text = "\n".join(page(found, {}, {}, 1, 9))
+    assert (
+        "4 chunks by number against full batch, mean of 1 seed: -1.0 points" in text and "-5.0 where" in text
+    )
