@@ -2,6 +2,7 @@
 
 from gnnpar.batch.chunked import Chunk, ChunkedGraph, chunk_order, make_block, slot_order
 from gnnpar.batch.cluster import ClusterSampler
+from gnnpar.batch.configured import Seeds, configured_sampler
 from gnnpar.batch.disk import load_chunked, save_chunked
 from gnnpar.batch.layerwise import LayerSampler, Linear
 from gnnpar.batch.neighbour import NeighbourSampler
@@ -11,6 +12,7 @@ from gnnpar.batch.saint_draws import Draws, edge_draws, node_draws, walk_draws
 from gnnpar.batch.sampled import Batch, BatchKey, Sampler
 from gnnpar.batch.seeds import SeedBatches
 from gnnpar.batch.shadow import ShadowSampler
+from gnnpar.batch.step import Mini, MiniBatch, SampledStep
 
 __all__ = [
     "Batch",
@@ -21,13 +23,18 @@ __all__ = [
     "Draws",
     "LayerSampler",
     "Linear",
+    "Mini",
+    "MiniBatch",
     "NeighbourSampler",
     "Prefetch",
     "SaintSampler",
+    "SampledStep",
     "Sampler",
     "SeedBatches",
+    "Seeds",
     "ShadowSampler",
     "chunk_order",
+    "configured_sampler",
     "edge_draws",
     "load_chunked",
     "make_block",

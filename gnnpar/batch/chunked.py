@@ -31,6 +31,9 @@ class Chunk:
     def num_rows(self) -> int:
         return self.stop - self.start
 
+    def __str__(self) -> str:
+        return f"chunk {self.index}, rows {self.start} to {self.stop}"
+
 
 @dataclass(frozen=True)
 class ChunkedGraph:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from gnnpar.graph.block import Block
@@ -64,8 +65,24 @@ class Batch:
     loss_weight: Tensor | None = None
 
     def block(self, layer: int) -> Block:
-        """What a layer, counted from the input, reads."""
+        """What a layer, counted from the input (or from the end, if negative), reads."""
         return self.blocks[layer] if len(self.blocks) > 1 else self.blocks[0]
+
+    def num_rows(self, ahead: int) -> int:
+        """Rows that there are when so many aggregations are still ahead; 0: rows of the output."""
+        return self.block(-ahead).num_columns if ahead else self.blocks[-1].num_rows
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch with all its tensors on `device`; itself where they are."""
+        if self.vertices.device == device:
+            return self
+        return replace(
+            self,
+            vertices=self.vertices.to(device),
+            blocks=tuple(block.to(device) for block in self.blocks),
+            targets=self.targets.to(device),
+            loss_weight=None if self.loss_weight is None else self.loss_weight.to(device),
+        )
 
     @property
     def target_vertices(self) -> Tensor:

@@ -41,6 +41,7 @@ class SeedBatches:
         faults.raise_if_any()
         self.index = index.to("cpu", torch.int64)
         self.size, self.seed, self.num_ranks, self.shuffle = size, seed, num_ranks, shuffle
+        self._known: tuple[int, Tensor] | None = None
 
     @property
     def num_steps(self) -> int:
@@ -55,6 +56,18 @@ class SeedBatches:
         high, low = row_words(torch.arange(self.index.numel()), *words)
         return self.index[torch.argsort((high << 31) ^ low, stable=True)]
 
+    def step(self, epoch: int, step: int) -> list[tuple[BatchKey, Tensor]]:
+        """The batch of every rank in one step of an epoch, by rank. Cost: that of `order` in a new epoch."""
+        if self._known is None or self._known[0] != epoch:
+            self._known = epoch, self.order(epoch)
+        return self._deal(self._known[1], epoch, step)
+
+    def _deal(self, order: Tensor, epoch: int, step: int) -> list[tuple[BatchKey, Tensor]]:
+        ranks = self.num_ranks
+        seeds = order[step * self.size * ranks : (step + 1) * self.size * ranks]
+        keys = (BatchKey(self.seed, epoch, step * ranks + rank) for rank in range(ranks))
+        return list(zip(keys, torch.tensor_split(seeds, ranks), strict=True))
+
     def epoch(self, epoch: int, rank: int = 0) -> list[tuple[BatchKey, Tensor]]:
         """The batches of a rank: keys, which no two ranks share, and seeds `[≤ size]`, views of one
         tensor.
@@ -64,10 +77,5 @@ class SeedBatches:
         """
         if not 0 <= rank < self.num_ranks:
             raise InputError("seed batches", [f"rank: must be in 0..{self.num_ranks - 1}, got {rank}"])
-        order, ranks = self.order(epoch), self.num_ranks
-        batches = []
-        for step in range(self.num_steps):
-            seeds = order[step * self.size * ranks : (step + 1) * self.size * ranks]
-            own = torch.tensor_split(seeds, ranks)[rank]
-            batches.append((BatchKey(self.seed, epoch, step * ranks + rank), own))
-        return batches
+        order = self.order(epoch)
+        return [self._deal(order, epoch, step)[rank] for step in range(self.num_steps)]

@@ -41,6 +41,7 @@ def _broken(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     yield from _steps(v)
     yield from _weights(v)
     yield from halo_faults(v)
+    yield from _mini_batches(v)
     if v["model.name"] == "gat" and v["model.hidden"] % v["model.heads"]:
         yield (
             ("model.name", "model.hidden", "model.heads"),
@@ -81,6 +82,20 @@ def _steps(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Micro-batches of several chunks, epochs of several steps, and the histories that these read."""
     chunks, joined, steps = v["batch.num_chunks"], v["batch.joined"], v["batch.steps_per_epoch"]
     mode = v["history.mode"]
+    if v["batch.kind"] not in ("chunks", "clusters"):
+        if v["trace.history_error"] or v["history.store"] == "disk":
+            yield (
+                ("trace.history_error", "history.store", "batch.kind"),
+                "trace.history_error, history.store: are of chunks' histories; mini-batches "
+                f"(batch.kind={v['batch.kind']}) keep none, or those of history.control_variates in memory",
+            )
+        if steps > 1:
+            yield (
+                ("batch.steps_per_epoch", "batch.kind"),
+                f"batch.steps_per_epoch: batch.kind={v['batch.kind']} takes as many steps as deal out all "
+                "seeds; use batch.size or batch.per_step",
+            )
+        return
     if chunks % joined:
         yield (
             ("batch.joined", "batch.num_chunks"),
@@ -197,6 +212,18 @@ def _weights(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
             "model.norm: batch statistics are merged when a step ends, and without a flush none does; use "
             "layer",
         )
+    if v["batch.kind"] not in ("chunks", "clusters"):
+        yield (
+            ("batch.kind", "weights.policy"),
+            f"batch.kind: without a flush a step is an epoch, and all its mini-batches ({v['batch.kind']}) "
+            "would be drawn before it; use batch.kind=clusters, or weights.policy=flush",
+        )
+    if v["parallel.replicas"] > 1:
+        yield (
+            ("parallel.replicas", "weights.policy"),
+            "parallel.replicas: gradients of replicas are summed at a flush; use parallel.replicas=1, or "
+            "weights.policy=flush",
+        )
     if v["batch.kind"] == "chunks" and v["history.gamma"]:
         yield (
             ("history.gamma", "batch.kind", "weights.policy"),
@@ -253,4 +280,53 @@ def _own_rows(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
         yield (
             tuple(wanted),
             "memory.sequential: with parallel.split=features no row is fetched from others; choose one",
+        )
+
+
+def _mini_batches(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    kind, fanouts, layers = v["batch.kind"], v["batch.fanouts"], v["model.num_layers"]
+    if v["parallel.replicas"] > 1 and kind == "chunks":
+        count = v["parallel.replicas"]
+        yield (
+            ("parallel.replicas", "batch.kind"),
+            f"parallel.replicas: {count} replicas need micro-batches that read nothing of each other, but "
+            f"batch.kind={kind}; use parallel.ways={count}, or another batch.kind",
+        )
+    if v["batch.per_step"] > 1 and kind in ("chunks", "clusters"):
+        yield (
+            ("batch.per_step", "batch.kind"),
+            f"batch.per_step: {kind} are the micro-batches of a step, all of them; use batch.num_chunks",
+        )
+    if kind == "joined" and v["batch.joined"] > v["batch.num_chunks"]:
+        yield (
+            ("batch.joined", "batch.num_chunks", "batch.kind"),
+            f"batch.joined: {v['batch.joined']} clusters a mini-batch, but there are only "
+            f"batch.num_chunks={v['batch.num_chunks']}; cut more, or join fewer",
+        )
+    if kind == "shadow" and v["batch.budget"] == 0:
+        yield ("batch.budget", "batch.kind"), "batch.budget: must be positive, or -1 for all neighbours"
+    if kind not in ("neighbour", "layerwise"):
+        if v["history.control_variates"]:
+            yield (
+                ("history.control_variates", "batch.kind"),
+                "history.control_variates: correct what sampled edges leave out, but "
+                f"batch.kind={kind} samples none; use batch.kind=neighbour",
+            )
+        return
+    if v["model.name"] != "custom" and len(fanouts or ()) != layers:
+        given = "null" if fanouts is None else f"{list(fanouts)}"
+        yield (
+            ("batch.fanouts", "model.num_layers", "batch.kind"),
+            f"batch.fanouts: {given}, but model.num_layers={layers} and batch.kind={kind} needs one number a "
+            f"layer, the last layer's first; for instance batch.fanouts=[{','.join(['10'] * min(layers, 4))}"
+            f"{',...' if layers > 4 else ''}]",
+        )
+    least = -1 if kind == "neighbour" else 1
+    if any(count == 0 or count < least for count in fanouts or ()):
+        every = ", or -1 for all edges" if kind == "neighbour" else ""
+        yield ("batch.fanouts", "batch.kind"), f"batch.fanouts: numbers must be positive{every}"
+    if v["batch.labor"] and v["batch.replace"] and kind == "neighbour":
+        yield (
+            ("batch.labor", "batch.replace"),
+            "batch.labor: a source is taken once or not at all; set batch.replace=false",
         )

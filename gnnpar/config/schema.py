@@ -131,6 +131,9 @@ class ParallelConfig(Section):
     """What the ways of a stage split where they aggregate: vertices, with rows exchanged along the edges
     between them; or features, each way summing over all edges for its slice of every row (dense algebra stays
     split by vertices). Features need `batch.num_chunks=1` and fixed linear aggregations."""
+    replicas: PositiveInt = 1
+    """Copies of the whole pipeline, each with micro-batches of its own; their gradients are summed before
+    every update. For clusters and mini-batches, which read nothing of each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,23 +142,63 @@ class BatchConfig(Section):
 
     section: ClassVar[str] = "batch"
 
-    kind: Literal["chunks", "clusters"] = "chunks"
+    kind: Literal["chunks", "clusters", "joined", "neighbour", "layerwise", "saint", "shadow"] = "chunks"
     """Chunks read each other's rows, of this step or from history. Clusters are independent: training leaves
-    out the edges between them (evaluation does not)."""
+    out the edges between them (evaluation does not). The others are mini-batches, drawn anew in every step:
+    several clusters joined with the edges between them; some neighbours of every vertex; some vertices a
+    layer; a subgraph of random draws (GraphSAINT); a small subgraph around every vertex (ShaDow)."""
     num_chunks: PositiveInt = 1
     """Chunks (micro-batches) that the vertices are cut into; 1 is full-batch training."""
     joined: PositiveInt = 1
     """Chunks drawn to run together as one micro-batch: they read each other's current rows, and gradients
-    between them are exact. Divides `num_chunks`."""
+    between them are exact. Divides `num_chunks`. `joined`: clusters of one mini-batch, any number."""
     steps_per_epoch: PositiveInt = 1
     """Optimizer updates of an epoch, each over an equal share of its micro-batches; chunks outside the share
     are read from history. Divides `num_chunks` / `joined`."""
     shuffle: bool = True
-    """Draw a new order of the chunks each epoch."""
+    """Draw a new order of the chunks (of mini-batches: of their seeds) each epoch."""
+    size: PositiveInt = 512
+    """Mini-batches: training vertices of one; of `saint`: draws (of `joined` see `joined`)."""
+    per_step: PositiveInt = 1
+    """Mini-batches: how many of them are the micro-batches of one step, on each replica."""
+    fanouts: tuple[Annotated[int, AtLeast(-1)], ...] | None = None
+    """One number a graph layer, the last layer's first. `neighbour`: in-edges drawn of every vertex, -1 for
+    all; `layerwise`: vertices drawn for the layer."""
+    replace: bool = False
+    """`neighbour`: draw with replacement."""
+    labor: bool = False
+    """`neighbour`: rows that share neighbours draw the same ones (LABOR-0), so fewer vertices are read."""
+    importance: Literal["fastgcn", "ladies"] = "ladies"
+    """`layerwise`: what probabilities follow from: the whole graph, or the rows that read the layer (weights
+    are then normalised by row, as in LADIES' paper)."""
+    draws: Literal["node", "edge", "walk"] = "walk"
+    """`saint`: what is drawn. As many draws as reach N vertices make an epoch."""
+    walk_length: PositiveInt = 2
+    """`saint`: steps of a random walk."""
+    walk_rounds: PositiveInt = 50
+    """`saint`: walks from every vertex from which the probabilities of walks are estimated, once."""
+    depth: PositiveInt = 2
+    """`shadow`: hops around a vertex."""
+    budget: Annotated[int, AtLeast(-1)] = 10
+    """`shadow`: neighbours that a vertex adds to the subgraph; -1: all."""
+    prefetch: NaturalInt = 2
+    """Mini-batches: steps drawn ahead by a thread; 0: draw each when it is needed."""
+
+    @property
+    def sampled(self) -> bool:
+        """Whether micro-batches are drawn anew each step."""
+        return self.kind not in ("chunks", "clusters")
+
+    @property
+    def independent(self) -> bool:
+        """Whether micro-batches read nothing of each other."""
+        return self.kind != "chunks"
 
     @property
     def micro_batches(self) -> int:
         """Micro-batches of one step."""
+        if self.sampled:
+            return self.per_step
         return self.num_chunks // (self.joined * self.steps_per_epoch)
 
 
@@ -215,6 +258,9 @@ class HistoryConfig(Section):
     gamma: NonNegative = 1.0
     """Factor γ on gradients from chunks later in the step: 1 exact with histories held constant, 2 doubles
     them to compensate for the missing ones, 0 stops them."""
+    control_variates: bool = False
+    """Mini-batches of `neighbour` or `layerwise`: correct sampled sums by what all neighbours had when they
+    were last in a batch (VR-GCN)."""
     warmup_steps: NaturalInt = 1
     """First steps that run as a single exact micro-batch, so that every history has been written; each is an
     epoch. 0: a forward pass over the whole graph, without an update, writes them."""
@@ -295,7 +341,8 @@ class TrainConfig(Section):
     section: ClassVar[str] = "train"
 
     num_epochs: PositiveInt = 200
-    """Epochs; one epoch is one pass over all labelled vertices, in `batch.steps_per_epoch` steps."""
+    """Epochs; one epoch is one pass over all labelled vertices, in `batch.steps_per_epoch` steps, or in as
+    many as it takes to deal out all seeds of mini-batches."""
     lr: Positive = 0.01
     """Learning rate."""
     eval_every: PositiveInt = 5

@@ -32,10 +32,15 @@ class Mesh:
 
     @classmethod
     def of(cls, config: RunConfig) -> Mesh:
-        """That of a configuration: each of `batch.num_chunks` micro-batches is a slot of `slot_size` chunks."""
+        """That of a configuration: each micro-batch is a slot of `slot_size` chunks, or of mini-batches.
+
+        Replicas are further ways of every column: what reads nothing of each other needs no halo.
+        """
         given, columns = config.parallel.ways, config.parallel.stages
         ways = (given,) * columns if isinstance(given, int) else given
-        return cls(ways, math.lcm(*ways) * config.batch.num_chunks)
+        ways = tuple(count * config.parallel.replicas for count in ways)
+        batch = config.batch
+        return cls(ways, math.lcm(*ways) * (batch.per_step if batch.sampled else batch.num_chunks))
 
     @property
     def size(self) -> int:

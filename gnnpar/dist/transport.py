@@ -40,7 +40,8 @@ class Transport:
     """Sends and receives lists of tensors between the ranks of a run.
 
     With gloo, messages between two ranks are matched by tag, so receives may be posted in any order. nccl runs
-    the messages of two ranks in the order in which they are posted: nothing may be posted ahead.
+    the messages of two ranks in the order in which they are posted: nothing may be posted ahead. A tensor
+    without elements is no message; both ends know its size.
 
     Args:
         context: of this rank.
@@ -72,7 +73,9 @@ class Transport:
             _naming(self.context, "sending", what, peer),
         ):
             works = [
-                _work(dist.isend(tensor, peer, tag=tag + index)) for index, tensor in enumerate(contiguous)
+                _work(dist.isend(tensor, peer, tag=tag + index))
+                for index, tensor in enumerate(contiguous)
+                if tensor.numel()
             ]
         return Message(what, peer, contiguous, works, None, kind, tag, True)
 
@@ -85,7 +88,11 @@ class Transport:
             self.recorder.span("post", kind, peer=peer, tag=tag),
             _naming(self.context, "receiving", what, peer),
         ):
-            works = [_work(dist.irecv(tensor, peer, tag=tag + index)) for index, tensor in enumerate(landing)]
+            works = [
+                _work(dist.irecv(tensor, peer, tag=tag + index))
+                for index, tensor in enumerate(landing)
+                if tensor.numel()
+            ]
         return Message(what, peer, list(buffers), works, landing if self._staged else None, kind, tag)
 
     def swap(

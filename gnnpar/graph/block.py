@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from gnnpar.graph.kernels.transpose import transpose
 
 __all__ = ["Block"]
 
@@ -55,3 +59,19 @@ class Block:
     def edge_index(self) -> Tensor:
         """`[2, E_b]` (local source column, local destination row)."""
         return torch.stack([self.columns, self.rows])
+
+    @cached_property
+    def transpose(self) -> tuple[Tensor, Tensor, Tensor]:
+        """CSR of the columns: `(indptr [M + 1], rows [E_b], edge [E_b])`; `edge` indexes `columns`."""
+        return transpose(self.indptr, self.columns, self.num_columns)
+
+    def to(self, device: torch.device) -> Block:
+        """The block with all its tensors on `device`; itself where they are."""
+        if self.columns.device == device:
+            return self
+        moved: dict[str, Any] = {
+            field.name: value.to(device)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **moved)

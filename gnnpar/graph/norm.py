@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnpar.graph.graph import Graph
 
-__all__ = ["FixedLinear", "PullScales", "degrees", "scales"]
+__all__ = ["FixedLinear", "PullScales", "degree_scales", "degrees", "scales"]
 
 
 class FixedLinear(Protocol):
@@ -64,9 +64,16 @@ def scales(graph: Graph, pull: FixedLinear, dtype: torch.dtype | None = None) ->
     if dtype is None:
         dtype = torch.get_default_dtype() if graph.x is None else graph.x.dtype
     weight = None if graph.edge_weight is None else graph.edge_weight.to(dtype)
+    return PullScales(*degree_scales(degrees(graph)[0], pull, dtype), pull.self_loops, weight)
+
+
+def degree_scales(
+    degree: Tensor, pull: FixedLinear, dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
+    """r and c of `scales` `[n]` for vertices of these in-degrees; None where all ones."""
     if pull.norm == "sum":
-        return PullScales(None, None, pull.self_loops, weight)
-    degree = degrees(graph)[0].to(dtype) + float(pull.self_loops)
+        return None, None
+    degree = degree.to(dtype) + float(pull.self_loops)
     scale = degree.pow(-0.5 if pull.norm == "sym" else -1.0)
     scale = torch.where(degree > 0, scale, torch.zeros_like(scale))
-    return PullScales(scale, scale if pull.norm == "sym" else None, pull.self_loops, weight)
+    return scale, scale if pull.norm == "sym" else None

@@ -43,7 +43,7 @@ class HistoryPolicy:
         Without a flush (`weights.policy`), all updates of an epoch are made in one step.
         """
         steps = config.batch.steps_per_epoch if config.weights.policy == "flush" else 1
-        if config.batch.kind == "clusters":
+        if config.batch.independent:
             return cls("drop", 1, 0.0, 0, steps_per_epoch=steps)
         history = config.history
         return cls(

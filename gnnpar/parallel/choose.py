@@ -19,7 +19,7 @@ def make_halo(
     config: RunConfig, chunked: ChunkedGraph, mesh: Mesh, column: int, way: int, transport: Transport
 ) -> Halo | None:
     """The exchange of one process with the other ways of its column; None where nothing is exchanged."""
-    if mesh.ways[column] == 1 or config.batch.kind == "clusters":
+    if mesh.ways[column] == 1 or config.batch.independent:
         return None
     halo, place = config.halo, (chunked, mesh, column, way, transport)
     if halo.mode == "stale":

@@ -22,10 +22,12 @@ from gnnpar.runtime.by_columns import PullByColumns
 from gnnpar.runtime.local import LocalHead
 from gnnpar.runtime.own_rows import OwnRowsPull, OwnRowsPush
 from gnnpar.runtime.push import PushAggregation
+from gnnpar.runtime.sampled import SampledStage
 from gnnpar.runtime.stage import Stage
 from gnnpar.runtime.targets import Targets
+from gnnpar.runtime.variates import ControlVariates
 
-__all__ = ["build_stage", "needs_two_copies", "pull_scales", "slicing_faults"]
+__all__ = ["build_sampled_stage", "build_stage", "needs_two_copies", "pull_scales", "slicing_faults"]
 
 
 def needs_two_copies(model: Model, policy: HistoryPolicy, recompute: bool) -> bool:
@@ -98,7 +100,6 @@ def build_stage(
     last = len(layers) - 1
     payloads = payloads or {}
     own = [layers[index] for index in indices]
-    reads_features = indices[0] == 0 or any(FEATURES in layer.reads for layer in own)
     graph_layers = [layer for layer in own if layer.operator is not None]
     of_operators = pull_scales(own, chunked.graph, getattr(torch, config.dtype))
     aggregate = _whole_rows(chunked.graph, copies, config, halo, files)
@@ -127,7 +128,7 @@ def build_stage(
         sends,
         node_ids=chunked.graph.node_ids,
         seed=config.seed,
-        features=_Features(chunked, device) if reads_features else None,
+        features=_Features(chunked, device) if _reads_features(indices, own) else None,
         targets=targets,
         recompute=config.memory.recompute,
         keeps=model.keeps,
@@ -171,6 +172,44 @@ def _own_rows(peers: Peers, config: RunConfig) -> Make:
         return OwnRowsPush(cut, layer, parts) if found is None else OwnRowsPull(cut, found, product)
 
     return make
+
+
+def build_sampled_stage(
+    model: Model,
+    graph: Graph,
+    indices: Sequence[int],
+    config: RunConfig,
+    payloads: Mapping[Edge, Sequence[TensorSpec]] | None = None,
+    number: int = 0,
+) -> SampledStage:
+    """The stage of the layers with these consecutive global indices, for mini-batches of `graph`.
+
+    Args:
+        payloads, number: as for `build_stage`.
+    """
+    layers, payloads = model.all_layers(), payloads or {}
+    own = [layers[index] for index in indices]
+    variates = []
+    if config.history.control_variates:
+        of_operators = pull_scales(own, graph, getattr(torch, config.dtype))
+        variates = [ControlVariates(graph, found) for found in of_operators if found is not None]
+    return SampledStage(
+        list(zip(indices, own, strict=True)),
+        {source: specs for (source, target), specs in payloads.items() if target == number},
+        {target: specs for (source, target), specs in payloads.items() if source == number},
+        ahead=sum(layer.operator is not None for layer in layers[indices[0] :]),
+        node_ids=graph.node_ids,
+        seed=config.seed,
+        features=graph.x if _reads_features(indices, own) else None,
+        targets=graph.y if indices[-1] == len(layers) - 1 else None,
+        recompute=config.memory.recompute,
+        keeps=model.keeps,
+        variates=variates,
+    )
+
+
+def _reads_features(indices: Sequence[int], layers: Sequence[Layer]) -> bool:
+    return indices[0] == 0 or any(FEATURES in layer.reads for layer in layers)
 
 
 class _Features:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from gnnpar.batch import Chunk
 from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.errors import RunError
 from gnnpar.history import Reads
 from gnnpar.model.trace import TensorSpec
 from gnnpar.runtime.exchange import HistoryExchange
+from gnnpar.runtime.interface import AnyStage, MicroBatch, StepReads
 from gnnpar.runtime.reduce import Reduction
-from gnnpar.runtime.stage import Payload, Payloads, Slot, Stage
+from gnnpar.runtime.stage import Payload
 from gnnpar.runtime.weights import StageWeights
 from gnnpar.schedule import Action, Kind, Schedule
 from gnnpar.trace import Recorder
@@ -32,6 +33,8 @@ _POSTED_AHEAD = 3
 _TENSORS_PER_PAYLOAD = 64
 
 
+_Payloads = dict[int, dict[MicroBatch, Payload]]
+
 _Crossing = tuple[int, int, int, Kind, int]
 """(replica, stage it comes from, stage it goes to, F or B, micro-batch)."""
 
@@ -43,12 +46,12 @@ class _Step:
     schedule: Schedule
     mesh: Mesh
     column: int
-    reads: Reads
+    reads: StepReads
     number: int
     splits: bool
     refreshes: bool
-    payloads: dict[_Crossing, dict[Chunk, Payload]] = field(default_factory=dict)
-    posted: dict[Action, dict[Chunk, Message]] = field(default_factory=dict)
+    payloads: dict[_Crossing, dict[MicroBatch, Payload]] = field(default_factory=dict)
+    posted: dict[Action, dict[MicroBatch, Message]] = field(default_factory=dict)
     sends: list[Message] = field(default_factory=list)
     reductions: list[Reduction] = field(default_factory=list)
     loss: Tensor | None = None
@@ -72,7 +75,7 @@ class Executor:
     def __init__(
         self,
         rank: int,
-        stages: Mapping[StageKey, Stage],
+        stages: Mapping[StageKey, AnyStage],
         transport: Transport,
         recorder: Recorder,
         device: torch.device,
@@ -88,7 +91,7 @@ class Executor:
         self.recorder = recorder
         self.device = device
 
-    def run(self, schedule: Schedule, reads: Reads, step: int) -> Tensor | None:
+    def run(self, schedule: Schedule, reads: StepReads, step: int) -> Tensor | None:
         """Run one step up to its updates; returns this rank's share of the loss, where it holds a last stage.
 
         When it returns, gradients are complete: reduced over all who hold a stage, and none left to do. A
@@ -116,7 +119,7 @@ class Executor:
             self.transport.finish(message)
         if self.histories is not None and reads.kept:
             with self.recorder.span("history"):
-                self.histories.run(schedule, mesh, reads)
+                self.histories.run(schedule, mesh, cast(Reads, reads))
         for stage in self.stages.values():
             stage.release()
         return state.loss
@@ -153,11 +156,11 @@ class Executor:
         else:
             raise RunError(f"rank {self.rank}: {action}: no way to run {action.kind.name}")
 
-    def _stage(self, action: Action) -> Stage:
+    def _stage(self, action: Action) -> AnyStage:
         return self.stages[action.replica, action.stage]
 
-    def _own(self, batch: int, state: _Step) -> Slot:
-        """The chunks of a slot that this way of its column runs."""
+    def _own(self, batch: int, state: _Step) -> tuple[MicroBatch, ...]:
+        """What of a slot this way of its column runs."""
         slot, mesh = state.reads.slots[batch], state.mesh
         return tuple(chunk for chunk in slot if mesh.owner(state.column, chunk.index) == self.rank)
 
@@ -190,11 +193,18 @@ class Executor:
 
     def _arrived(
         self, action: Action, kind: Kind, batch: int, sources: Iterable[int], state: _Step
-    ) -> Payloads:
+    ) -> _Payloads:
         stage, pop = action.stage, state.payloads.pop
         return {source: pop((action.replica, source, stage, kind, batch)) for source in sources}
 
-    def _hand_over(self, action: Action, kind: Kind, batch: int, out: Payloads, state: _Step) -> None:
+    def _hand_over(
+        self,
+        action: Action,
+        kind: Kind,
+        batch: int,
+        out: Mapping[int, dict[MicroBatch, Payload]],
+        state: _Step,
+    ) -> None:
         """Leave results where the neighbouring stage on this rank, or the SEND that follows, finds them."""
         for target, payloads in out.items():
             state.payloads[action.replica, action.stage, target, kind, batch] = payloads
@@ -218,18 +228,18 @@ class Executor:
             if action.kind is Kind.RECV_F
             else [spec for spec in stage.sends[action.peer] if spec.needs_grad]
         )
+        num_rows = stage.num_rows_in if action.kind is Kind.RECV_F else stage.num_rows_out
+        reads = state.reads.of(action.replica)
         state.posted[action] = {}
         for number, chunk in enumerate(state.reads.slots[action.micro_batch]):
             if chunk in own:
                 peer, tag = state.mesh.owner(column, chunk.index), _tag(state, action, number)
-                buffers, what = self.empty_payload(chunk, specs), _describe(action, chunk)
+                buffers, what = self.empty_payload(num_rows(chunk, reads), specs), _describe(action, chunk)
                 state.posted[action][chunk] = self.transport.receive(buffers, peer, tag, what)
 
-    def empty_payload(self, chunk: Chunk, specs: Sequence[TensorSpec]) -> Payload:
-        """Buffers for one chunk's payload: sizes follow from the chunk, they are never negotiated."""
-        return [
-            torch.empty(chunk.num_rows, *spec.tail, dtype=spec.dtype, device=self.device) for spec in specs
-        ]
+    def empty_payload(self, num_rows: int, specs: Sequence[TensorSpec]) -> Payload:
+        """Buffers for the payload of a micro-batch: both ends know its rows, they are never negotiated."""
+        return [torch.empty(num_rows, *spec.tail, dtype=spec.dtype, device=self.device) for spec in specs]
 
 
 def _crossing(action: Action) -> _Crossing:
@@ -257,5 +267,5 @@ def _tag(state: _Step, action: Action, number: int) -> int:
     return (channel * width + place) * _TENSORS_PER_PAYLOAD
 
 
-def _describe(action: Action, chunk: Chunk) -> str:
-    return f"{action} (chunk {chunk.index}, rows {chunk.start} to {chunk.stop})"
+def _describe(action: Action, chunk: MicroBatch) -> str:
+    return f"{action} ({chunk})"

@@ -18,7 +18,7 @@ from gnnpar.runtime.deferred import DeferredWeights, add_weight_gradients
 from gnnpar.runtime.segment import RowsOf, Segment, State
 from gnnpar.runtime.targets import Targets
 
-__all__ = ["AutogradPassage", "FusedPassage", "Part", "Passage"]
+__all__ = ["AutogradPassage", "FusedPassage", "Part", "Passage", "differentiate"]
 
 
 @dataclass(slots=True)
@@ -102,9 +102,9 @@ class AutogradPassage:
         if part.left is None:
             self._run(part, chunk, reads, rows_of, again=True)
         if part.loss is not None:
-            _differentiate([part.loss], [torch.ones_like(part.loss)])
+            differentiate([part.loss], [torch.ones_like(part.loss)])
         else:
-            _differentiate(*_gradients(part, cut_gradient, following))
+            differentiate(*_gradients(part, cut_gradient, following))
         if self.behind is not None:
             if part.pending is not None and isinstance(self.behind, PullAggregation):
                 _copy_from(self.behind.z, part.pending)
@@ -205,7 +205,8 @@ def _copy_from(buffer: Tensor, pending: list[WeightGradient]) -> None:
         pending[place] = replace(one, left=left, right=copied(one.right))
 
 
-def _differentiate(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+def differentiate(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    """Autograd backward from those of `outputs` that have a graph."""
     pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
     if pairs:
         torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])

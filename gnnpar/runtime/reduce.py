@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from gnnpar.dist import Mesh, Message, Transport
 from gnnpar.model.norm import BatchNorm
-from gnnpar.runtime.stage import Stage
+from gnnpar.runtime.interface import AnyStage
 from gnnpar.schedule import Action, Schedule
 
 __all__ = ["Reduction", "holders"]
@@ -57,7 +57,7 @@ class Reduction:
         action: Action,
         schedule: Schedule,
         mesh: Mesh,
-        stages: Mapping[tuple[int, int], Stage],
+        stages: Mapping[tuple[int, int], AnyStage],
         transport: Transport,
     ) -> Reduction:
         """Send this holder's gradients of `action.stage` to the others, and post receives for theirs."""

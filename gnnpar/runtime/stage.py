@@ -26,7 +26,7 @@ from gnnpar.runtime.passage import AutogradPassage, FusedPassage, Part, Passage
 from gnnpar.runtime.segment import RowsOf, Segment, State, cut_segments
 from gnnpar.runtime.targets import Targets
 
-__all__ = ["OUT", "Payload", "Payloads", "Slot", "Stage"]
+__all__ = ["OUT", "Payload", "Payloads", "Slot", "Stage", "leaf_gradients", "leaves_of", "pack"]
 
 Payload = list[Tensor]
 """What one stage hands another for one chunk: `h` and the carries that it, or stages after it, read."""
@@ -117,6 +117,14 @@ class Stage:
         """Those of all layers, in order: they collect statistics over a step."""
         return [one for _, layer in self.layers for one in layer.modules() if isinstance(one, BatchNorm)]
 
+    def num_rows_in(self, chunk: Chunk, reads: Reads) -> int:
+        """Rows of the payloads that it receives."""
+        return chunk.num_rows
+
+    def num_rows_out(self, chunk: Chunk, reads: Reads) -> int:
+        """Rows of the payloads that it sends."""
+        return chunk.num_rows
+
     def forward(
         self, slot: Slot, payloads: Payloads, reads: Reads, step: int, split: bool = False
     ) -> Payloads:
@@ -145,7 +153,7 @@ class Stage:
             if self.head is not None:
                 self.head.forward(chunk, _present(states[chunk].h), reads)
         return {
-            target: {chunk: [t.detach() for t in _pack(states[chunk], specs)] for chunk in slot}
+            target: {chunk: [t.detach() for t in pack(states[chunk], specs)] for chunk in slot}
             for target, specs in self.sends.items()
         }
 
@@ -170,7 +178,7 @@ class Stage:
                 self.head.backward(chunk)
         for target, specs in self.sends.items() if self.head is None else ():
             for chunk, payload in gradients[target].items():
-                for leaf, gradient in zip(_leaves_of(following[chunk], specs), payload, strict=True):
+                for leaf, gradient in zip(leaves_of(following[chunk], specs), payload, strict=True):
                     leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
         cut_gradients: dict[Chunk, Tensor] = {}
         for number in reversed(range(len(self.passages))):
@@ -188,7 +196,7 @@ class Stage:
                     cut_gradients[chunk] = self.passages[number].pull_back(chunk, reads)
                 behind.carry(slot, reads)
         return {
-            source: {chunk: _leaf_gradients(following[chunk], specs) for chunk in slot}
+            source: {chunk: leaf_gradients(following[chunk], specs) for chunk in slot}
             for source, specs in self.receives.items()
         }
 
@@ -268,7 +276,7 @@ class Stage:
             if not self.sends:
                 return {OUT: {chunk: [_present(states[chunk].h)] for chunk in slot}}
             return {
-                target: {chunk: _pack(states[chunk], specs) for chunk in slot}
+                target: {chunk: pack(states[chunk], specs) for chunk in slot}
                 for target, specs in self.sends.items()
             }
 
@@ -323,16 +331,19 @@ def _leaf(tensor: Tensor) -> Tensor:
     return tensor.detach().requires_grad_(tensor.is_floating_point())
 
 
-def _pack(state: State, specs: Sequence[TensorSpec]) -> Payload:
+def pack(state: State, specs: Sequence[TensorSpec]) -> Payload:
+    """The tensors of a payload, in the order of its specs."""
     return [_present(state.h if spec.name == "h" else state.carries[spec.name]) for spec in specs]
 
 
-def _leaves_of(state: State, specs: Sequence[TensorSpec]) -> list[Tensor]:
-    return [t for t, spec in zip(_pack(state, specs), specs, strict=True) if spec.needs_grad]
+def leaves_of(state: State, specs: Sequence[TensorSpec]) -> list[Tensor]:
+    """Those of `pack` that have gradients."""
+    return [t for t, spec in zip(pack(state, specs), specs, strict=True) if spec.needs_grad]
 
 
-def _leaf_gradients(state: State, specs: Sequence[TensorSpec]) -> Payload:
-    leaves = _leaves_of(state, specs)
+def leaf_gradients(state: State, specs: Sequence[TensorSpec]) -> Payload:
+    """The gradients of `leaves_of`; zero where none came."""
+    leaves = leaves_of(state, specs)
     return [leaf.grad if leaf.grad is not None else torch.zeros_like(leaf) for leaf in leaves]
 
 

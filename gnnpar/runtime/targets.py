@@ -7,22 +7,32 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gnnpar.batch import Chunk, ChunkedGraph
+from gnnpar.graph import Graph
 
-__all__ = ["Targets", "summed_loss"]
+__all__ = ["Targets", "has_label", "summed_loss"]
 
 
-def summed_loss(logits: Tensor, labels: Tensor) -> Tensor:
+def summed_loss(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
     """Cross entropy summed over rows; of multi-label targets binary, summed over known entries.
 
     Args:
         logits: `[n, C]`.
         labels: `[n]` class, all known; or `[n, C]` in {0, 1}, NaN = missing.
+        weight: `[n]`, of the rows; None: ones.
     """
     if labels.dim() == 2:
         known = ~labels.isnan()
         target = labels[known].to(logits.dtype)
-        return F.binary_cross_entropy_with_logits(logits[known], target, reduction="sum")
-    return F.cross_entropy(logits, labels, reduction="sum")
+        of_entries = None if weight is None else weight[:, None].expand_as(labels)[known]
+        return F.binary_cross_entropy_with_logits(logits[known], target, of_entries, reduction="sum")
+    if weight is None:
+        return F.cross_entropy(logits, labels, reduction="sum")
+    return F.cross_entropy(logits, labels, reduction="none") @ weight.to(logits.dtype)
+
+
+def has_label(graph: Graph) -> Tensor:
+    """`[N]` bool: vertices with a class, or with a known entry."""
+    return ~graph.y.isnan().all(1) if graph.multi_label else graph.y >= 0
 
 
 class Targets:
@@ -35,8 +45,7 @@ class Targets:
 
     def __init__(self, chunked: ChunkedGraph, device: torch.device) -> None:
         graph = chunked.graph
-        known = ~graph.y.isnan().all(1) if graph.multi_label else graph.y >= 0
-        self.labelled = (graph.train_mask & known).to(device)
+        self.labelled = (graph.train_mask & has_label(graph)).to(device)
         self.y = graph.y.to(device)
         self._rows: dict[Chunk, Tensor] = {}
 

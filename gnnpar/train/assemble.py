@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,10 +14,17 @@ from gnnpar.errors import InputError
 from gnnpar.model import Model
 from gnnpar.parallel import make_halo
 from gnnpar.plan import plan_stages
-from gnnpar.runtime import Executor, HistoryExchange, build_stage
+from gnnpar.runtime import (
+    AnyStage,
+    Executor,
+    HistoryExchange,
+    Stage,
+    build_sampled_stage,
+    build_stage,
+)
 from gnnpar.schedule import Schedule
 from gnnpar.trace import Recorder
-from gnnpar.train.feed import ChunkFeed
+from gnnpar.train.feed import Feed
 from gnnpar.train.order import build_schedule, runs_by_branch
 
 __all__ = ["build_executor", "deal_layers"]
@@ -35,9 +42,9 @@ def deal_layers(
 
 
 def build_executor(
-    model: Model, split: Sequence[int], feed: ChunkFeed, context: Context, recorder: Recorder
-) -> tuple[Executor, list[Model]]:
-    """The executor of this process's stages, and the model of every replica.
+    model: Model, split: Sequence[int], feed: Feed, context: Context, recorder: Recorder
+) -> tuple[Executor, list[Model], dict[int, Stage]]:
+    """The executor of this process's stages, the model of every replica, and the stages that evaluate.
 
     Replicas of a stage hold parameters of their own, which start equal and stay so.
     """
@@ -55,23 +62,34 @@ def build_executor(
     bounds = [0, *accumulate(split)]
     graph = feed.chunked.graph
     payloads = model.payloads(graph, split, schedule.stage_edges)
+    held = {
+        (replica, stage): (models[replica], range(bounds[stage], bounds[stage + 1]), stage)
+        for replica, stage in schedule.stages_on(column)
+    }
     stages = {
-        (replica, stage): build_stage(
-            models[replica],
+        (replica, number): build_stage(
+            of,
             feed.trained,
-            range(bounds[stage], bounds[stage + 1]),
+            layers,
             feed.copies,
             config,
             context.device,
             payloads,
-            stage,
+            number,
             halo,
             files and files / f"rank{context.rank}-replica{replica}",
         )
-        for replica, stage in schedule.stages_on(column)
+        for (replica, _), (of, layers, number) in held.items()
     }
+    evaluating = {number: stage for (replica, number), stage in stages.items() if replica == 0}
+    running: Mapping[tuple[int, int], AnyStage] = stages
+    if config.batch.sampled:
+        running = {
+            key: build_sampled_stage(of, graph, layers, config, payloads, number)
+            for key, (of, layers, number) in held.items()
+        }
     histories = None
     if feed.dealt and feed.policy.mode != "drop":
         histories = HistoryExchange(stages, model.cut_specs(graph), transport, context.device)
-    executor = Executor(context.rank, stages, transport, recorder, context.device, mesh, histories)
-    return executor, models
+    executor = Executor(context.rank, running, transport, recorder, context.device, mesh, histories)
+    return executor, models, evaluating

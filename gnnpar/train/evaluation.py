@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,6 +49,9 @@ class Evaluator:
     """Runs the whole graph through all stages, each on the first way of its column (of the first replica, if
     there are several): all ways hold the same parameters.
 
+    Args:
+        stages: of the first replica, by number, those that this process holds.
+
     Memory: the payloads of all chunks; cuts use buffers that are idle between steps, and only where there are
     none two buffers `[N, K]` of their own.
     """
@@ -58,6 +61,7 @@ class Evaluator:
         schedule: Schedule,
         mesh: Mesh,
         executor: Executor,
+        stages: Mapping[int, Stage],
         chunked: ChunkedGraph,
         context: Context,
         config: RunConfig,
@@ -65,6 +69,7 @@ class Evaluator:
         self.schedule = schedule
         self.mesh = mesh
         self.executor = executor
+        self.stages = stages
         self.transport = executor.transport
         self.chunked = chunked
         self.context = context
@@ -73,8 +78,7 @@ class Evaluator:
         dtype = getattr(torch, config.dtype)
         self.scales = {
             number: pull_scales([layer for _, layer in stage.layers], chunked.graph, dtype)
-            for (replica, number), stage in executor.stages.items()
-            if replica == 0
+            for number, stage in stages.items()
         }
 
     def run(self, reads: Reads) -> Scores:
@@ -134,7 +138,7 @@ class Evaluator:
             run: what runs a stage; None: evaluation.
         """
         here, ranks, last = self.context.rank, self.ranks, len(self.ranks) - 1
-        slot, stages = reads.slots[0], self.executor.stages
+        slot, stages = reads.slots[0], self.stages
         arriving: dict[Edge, dict[Chunk, Message]] = {}
         crossing: dict[Edge, dict[Chunk, Payload]] = {}
         sent: list[Message] = []
@@ -145,7 +149,7 @@ class Evaluator:
                 arriving |= {(number, target): self._post((number, target), slot) for target in to}
                 continue
             payloads: Payloads = {}
-            for source in stages[0, number].receives:
+            for source in stages[number].receives:
                 messages = arriving.pop((source, number), {})
                 crossing |= {(source, number): self._finish(messages)} if messages else {}
                 payloads[source] = crossing.pop((source, number))
@@ -162,7 +166,7 @@ class Evaluator:
         return torch.cat([payload[0] for payload in crossing[last, OUT].values()])
 
     def _stage(self, number: int, payloads: Payloads, reads: Reads, run: Pass | None) -> Payloads:
-        stage = self.executor.stages[0, number]
+        stage = self.stages[number]
         pairs = zip(stage.aggregations, self._cuts(stage.aggregations), self.scales[number], strict=True)
         aggregations = [one.over(cut, scales) for one, cut, scales in pairs]
         if run is not None:
@@ -181,10 +185,10 @@ class Evaluator:
 
     def _post(self, edge: Edge, slot: Slot) -> dict[Chunk, Message]:
         source, target = edge
-        peer, specs = self.ranks[source], self.executor.stages[0, target].receives[source]
+        peer, specs = self.ranks[source], self.stages[target].receives[source]
         return {
             chunk: self.transport.receive(
-                self.executor.empty_payload(chunk, specs),
+                self.executor.empty_payload(chunk.num_rows, specs),
                 peer,
                 self._tag(edge, place),
                 f"evaluation, {chunk}",

@@ -12,8 +12,9 @@ from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Mesh
 from gnnpar.history import HistoryPolicy, Reads, ReadsPlanner
 from gnnpar.schedule import Schedule, owners
+from gnnpar.train.sampled_feed import SampledFeed
 
-__all__ = ["ChunkFeed"]
+__all__ = ["ChunkFeed", "Feed"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class ChunkFeed:
             return None
         return self._planner.refresh(step)
 
+    def close(self) -> None:
+        """Nothing is under way between steps."""
+
     @property
     def ran_in(self) -> Tensor:
         """`[C]`, the step in which each chunk last ran."""
@@ -83,7 +87,7 @@ class ChunkFeed:
     @property
     def dealt(self) -> bool:
         """Whether replicas run different chunks of one graph; clusters have nothing to read of each other."""
-        return self.schedule.num_replicas > 1 and self.config.batch.kind == "chunks"
+        return self.schedule.num_replicas > 1 and not self.config.batch.independent
 
     @cached_property
     def whole(self) -> Reads:
@@ -102,3 +106,7 @@ class ChunkFeed:
             self.mesh.slot_size * self.config.batch.joined,
             tuple(owners(self.schedule)) if self.dealt else (),
         )
+
+
+Feed = ChunkFeed | SampledFeed
+"""Where a trainer gets its steps from."""

@@ -127,6 +127,7 @@ def run_rank(job: Job, context: Context) -> dict[str, Any]:
     try:
         outcome = train_loop(trainer, config, log)
     finally:
+        trainer.close()
         recorder.close()
         for sink in sinks:
             sink.close()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gnnpar.config.schema import RunConfig
+from gnnpar.config.schema import BatchConfig, RunConfig
 from gnnpar.dist import Mesh
 from gnnpar.errors import InputError
 from gnnpar.schedule import Schedule, check, with_reductions
@@ -16,7 +16,6 @@ __all__ = ["build_schedule", "runs_by_branch", "schedule_faults"]
 
 _KEYS = {
     "stages": "parallel.stages",
-    "micro_batches": "batch.num_chunks",
     "chunks": "schedule.chunks",
     "waves": "schedule.waves",
     "advance": "schedule.advance",
@@ -35,7 +34,7 @@ def build_schedule(
 ) -> Schedule:
     """The schedule of one step over its micro-batches and `parallel.stages` ranks. Stages are reduced where
     several ways share a rank. There are `batch.num_chunks` micro-batches, or as many as `batch.joined` and
-    `batch.steps_per_epoch` leave.
+    `batch.steps_per_epoch` leave; or `batch.per_step` mini-batches.
 
     Args:
         edges: between stages, for a family that runs a graph of them; default: a chain.
@@ -59,24 +58,20 @@ def build_schedule(
     try:
         schedule = FAMILIES[name](config.parallel.stages, batches, **options)
     except InputError as error:
-        which = f"schedule.name={name}"
-        if config.batch.micro_batches != config.batch.num_chunks:
-            which += (
-                f", {config.batch.micro_batches} micro-batches of batch.num_chunks={config.batch.num_chunks}"
-            )
-            which += (
-                f", batch.joined={config.batch.joined}, batch.steps_per_epoch={config.batch.steps_per_epoch}"
-            )
-        raise _refused(*(f"{_in_config(fault)} ({which})" for fault in error.faults)) from None
+        batch, which = config.batch, f"schedule.name={name}"
+        if not batch.sampled and batch.micro_batches != batch.num_chunks:
+            which += f", {batch.micro_batches} micro-batches of batch.num_chunks={batch.num_chunks}"
+            which += f", batch.joined={batch.joined}, batch.steps_per_epoch={batch.steps_per_epoch}"
+        raise _refused(*(f"{_in_config(fault, batch)} ({which})" for fault in error.faults)) from None
     ways = Mesh.of(config).ways
-    if schedule.num_replicas > 1 and max(ways) > 1 and config.batch.kind == "chunks":
+    if schedule.num_replicas > 1 and max(ways) > 1 and not config.batch.independent:
         raise _refused(
             f"parallel.ways: {name} deals chunks to two copies of the pipeline, which read each other from "
             "history; ways do not exchange histories with another copy's; use batch.kind=clusters, "
             "parallel.ways=1, or another schedule"
         )
     schedule = with_reductions(schedule, [rank for rank, count in enumerate(ways) if count > 1])
-    if config.batch.kind == "clusters":
+    if config.batch.independent:
         _check(schedule, batch="cluster")
         return schedule
     # With history.mode=drop, too, a chunk reads the chunks before it and sends gradients back to them.
@@ -102,9 +97,10 @@ def _check(schedule: Schedule, **how: Any) -> None:
         raise _refused(*(f"schedule.name: {schedule.name}: {fault}" for fault in found)) from None
 
 
-def _in_config(fault: str) -> str:
+def _in_config(fault: str, batch: BatchConfig) -> str:
     key, colon, text = fault.partition(":")
-    return f"{_KEYS.get(key, key)}{colon}{text}"
+    keys = {**_KEYS, "micro_batches": "batch.per_step" if batch.sampled else "batch.num_chunks"}
+    return f"{keys.get(key, key)}{colon}{text}"
 
 
 def _refused(*faults: str) -> InputError:

@@ -33,6 +33,7 @@ from gnnpar.runtime import slicing_faults
 from gnnpar.train.job import Job, make_model, pickle_model, run_rank
 from gnnpar.train.order import build_schedule, runs_by_branch, schedule_faults
 from gnnpar.train.rundir import check_run_dir, new_run_dir
+from gnnpar.train.sampled_feed import sampling_faults
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ def fit(
         stages, chunks: `parallel.stages` and `batch.num_chunks`, where the preset's do not fit.
         overrides: any other keys, as on the command line: `["train.lr=0.01", "seed=3"]`.
     """
-    keys = [f"system={system}", f"model.num_layers={model.num_layers}", *overrides]
+    keys = [f"system={system}", "model.name=custom", f"model.num_layers={model.num_layers}", *overrides]
     keys += [f"parallel.stages={stages}"] if stages is not None else []
     keys += [f"batch.num_chunks={chunks}"] if chunks is not None else []
     config = compose(keys)
@@ -137,11 +138,12 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
         check_device(config.device)
     faults.extend(validate(graph))
     mesh = Mesh.of(config)
-    if mesh.num_chunks > graph.num_nodes:
-        most = graph.num_nodes // mesh.slot_size
+    num_parts, slot_size = _parts(config)
+    if num_parts > graph.num_nodes:
+        most = graph.num_nodes // slot_size
         what = "chunks"
-        if not mesh.is_plain:
-            what = f"micro-batches of {mesh.slot_size} chunks each, for parallel.ways={list(mesh.ways)}"
+        if slot_size > 1:
+            what = f"micro-batches of {slot_size} chunks each, for parallel.ways={list(mesh.ways)}"
         faults.add(
             f"batch.num_chunks: {config.batch.num_chunks} {what}, but the graph has only "
             f"{graph.num_nodes} vertices; use {f'{most} or fewer' if most else 'fewer ways'}"
@@ -163,7 +165,8 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             stage_faults(config, network, build_schedule(config).num_stages, runs_by_branch(config))
         )
     faults.extend(network.check(graph))
-    if network.chunk_dependent and config.batch.kind == "chunks" and not mesh.is_plain:
+    faults.extend(sampling_faults(config, network))
+    if network.chunk_dependent and not config.batch.independent and not mesh.is_plain:
         faults.add(
             "parallel.ways: the model normalises over all rows that run together (such as model.norm=batch), "
             "and ways do not reduce such statistics within a pass; use model.norm=layer, "
@@ -205,10 +208,18 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
 
 def cut(config: RunConfig, graph: Graph) -> Partition:
     """The graph in as many parts as the run has chunks: read from `partition.path`, or cut (and cached)."""
-    mesh, cache = Mesh.of(config), data_home() / "partitions"
-    return partition_from_config(
-        graph, config.partition, mesh.num_chunks, cache_dir=cache, slot_size=mesh.slot_size
-    )
+    num_parts, slot_size = _parts(config)
+    cache = data_home() / "partitions"
+    return partition_from_config(graph, config.partition, num_parts, cache_dir=cache, slot_size=slot_size)
+
+
+def _parts(config: RunConfig) -> tuple[int, int]:
+    """Parts that the vertices are cut into, and how many of them run together. Mini-batches are drawn anew:
+    for them the parts are clusters, or what evaluation goes by."""
+    if config.batch.sampled:
+        return config.batch.num_chunks, 1
+    mesh = Mesh.of(config)
+    return mesh.num_chunks, mesh.slot_size
 
 
 def start(
@@ -250,7 +261,7 @@ def as_rank(config: RunConfig, make: Callable[[], Job]) -> RunResult:
         cure = f"set parallel.stages={member.world_size}"
         if not mesh.is_plain:
             need = f"stages of {list(mesh.ways)} ways need {mesh.size} processes"
-            cure = "make the numbers of parallel.ways add up to that"
+            cure = "make the numbers of parallel.ways, times parallel.replicas, add up to that"
         text = f"parallel.stages: {need}, but the launcher started {member.world_size}; {cure}"
         raise InputError("configuration", [text])
     job = Job(Path(member.share(lambda: str(make().run_dir), "preparing the run")))

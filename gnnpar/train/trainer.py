@@ -12,22 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnpar.batch import ChunkedGraph
+from gnnpar.batch import ChunkedGraph, SampledStep
 from gnnpar.config.schema import RunConfig
 from gnnpar.dist import Context, Mesh
 from gnnpar.errors import InputError, RunError
-from gnnpar.history import HistoryPolicy
+from gnnpar.history import HistoryPolicy, Reads
 from gnnpar.model import Model
-from gnnpar.runtime import needs_two_copies, record_parts
+from gnnpar.runtime import Stage, needs_two_copies, record_parts
 from gnnpar.schedule import lower, whole
 from gnnpar.trace import Recorder
 from gnnpar.train.assemble import build_executor, deal_layers
 from gnnpar.train.evaluation import Evaluator, Scores
-from gnnpar.train.feed import ChunkFeed
+from gnnpar.train.feed import ChunkFeed, Feed
 from gnnpar.train.histories import histories_state, load_histories
 from gnnpar.train.memory import release_freed_memory
 from gnnpar.train.optim import clip_coefficient
 from gnnpar.train.order import build_schedule
+from gnnpar.train.sampled_feed import SampledFeed
 from gnnpar.train.update import Update
 
 __all__ = ["StepResult", "Trainer"]
@@ -84,7 +85,7 @@ class Trainer:
         model: all layers.
         chunked: the graph, renumbered chunk by chunk.
         config: of the run, the same on all ranks.
-        context: of this rank; its world size is the sum of `parallel.ways` over `parallel.stages`.
+        context: of this rank; its world size is that of the mesh.
         recorder: gets what this rank does and when; with a log, also the parts of its stages.
     """
 
@@ -113,13 +114,20 @@ class Trainer:
         self.policy = HistoryPolicy.of(config)
         chunked_steps = config.batch.num_chunks > 1
         two = chunked_steps and needs_two_copies(model, self.policy, config.memory.recompute)
-        copies = 2 if two else 1
-        self.feed = ChunkFeed(config, self.mesh, self.schedule, self.chunked, copies, model.chunk_dependent)
+        plan = config, self.mesh, self.schedule, self.chunked
+        self.feed: Feed = (
+            SampledFeed(*plan, model, self.split, context)
+            if config.batch.sampled
+            else ChunkFeed(*plan, 2 if two else 1, model.chunk_dependent)
+        )
         self.column, self.way = self.mesh.place_of(context.rank)
-        self.executor, models = build_executor(model, self.split, self.feed, context, self.recorder)
+        self.executor, models, stages = build_executor(model, self.split, self.feed, context, self.recorder)
         if self.recorder.log is not None:
-            record_parts(self.executor.stages.values(), self.recorder)
-        self.evaluator = Evaluator(self.schedule, self.mesh, self.executor, self.chunked, context, config)
+            parted = [held for held in self.executor.stages.values() if isinstance(held, Stage)]
+            record_parts(parted, self.recorder)
+        self.evaluator = Evaluator(
+            self.schedule, self.mesh, self.executor, stages, self.chunked, context, config
+        )
         held = self.executor.stages
         self._updates = [
             Update.of(config, self.schedule, models[replica], stage, number)
@@ -133,7 +141,8 @@ class Trainer:
         self._refresh = lower(whole(self.schedule, backward=False))
 
     def train_epoch(self) -> StepResult:
-        """The steps of one epoch, in which every chunk runs once. Raises as `train_step`."""
+        """The steps of one epoch, in which every chunk runs, or every seed is dealt out, once. Raises as
+        `train_step`."""
         steps = [self.train_step()]
         while not self.feed.ends_epoch(self.step - 1):
             steps.append(self.train_step())
@@ -148,7 +157,8 @@ class Trainer:
         if refresh is not None:
             self.executor.run(self._refresh, refresh, self.step)
         with self.recorder.span("input"):
-            self.step_order, reads = self.feed.order(self.step), self.feed.reads(self.step)
+            reads: Reads | SampledStep = self.feed.reads(self.step)
+            self.step_order = self.feed.order(self.step)
         waits = self._flushed is not None and self.step < self.config.weights.sync_epochs
         program = self._flushed if waits and not reads.exact else self._lowered[reads.exact]
         assert program is not None
@@ -208,7 +218,7 @@ class Trainer:
         """Exact scores of the whole graph, layer by layer without histories; the same on all ranks."""
         with self.recorder.span("evaluation"):
             scores = self.evaluator.run(self.feed.whole)
-            if not self.config.trace.history_error:
+            if not self.config.trace.history_error or isinstance(self.feed, SampledFeed):
                 return scores
             offset = self.feed.history_offset(self.step)
             error = self.evaluator.history_error(self.feed.whole, self.feed.ran_in, offset)
@@ -221,6 +231,10 @@ class Trainer:
     def load_histories(self, state: Mapping[str, Any]) -> None:
         """Put back what `histories_state` gave at this step. Raises `InputError` where it does not fit."""
         load_histories(self.executor.stages, self.feed, state)
+
+    def close(self) -> None:
+        """End what works ahead of the next step."""
+        self.feed.close()
 
     def _share_loss(self, loss: Tensor | None) -> float:
         value = torch.zeros(1, dtype=torch.float64, device=self.context.device)
@@ -254,5 +268,6 @@ class Trainer:
 
 def _check_size(mesh: Mesh, context: Context) -> None:
     if context.world_size != mesh.size:
-        given = f"{context.world_size} processes, but parallel.stages and parallel.ways make {mesh.size}"
+        made = "parallel.stages, parallel.ways and parallel.replicas make"
+        given = f"{context.world_size} processes, but {made} {mesh.size}"
         raise InputError("trainer", [f"{given}; start as many, or change these keys"])

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from gnnpar.config.schema import RunConfig
 from gnnpar.model import Model
-from gnnpar.runtime import Stage, StageWeights
+from gnnpar.runtime import AnyStage, StageWeights
 from gnnpar.schedule import Schedule
 from gnnpar.train.optim import build_lr_schedule, build_optimizer
 from gnnpar.train.unflushed import make_weights
@@ -32,7 +32,7 @@ class Update:
         weights: where updates are made amid the passes of a step (`weights.policy`), else None.
     """
 
-    stage: Stage
+    stage: AnyStage
     named: dict[str, Parameter]
     state: dict[str, Tensor]
     optimizer: Optimizer
@@ -40,7 +40,7 @@ class Update:
     weights: StageWeights | None
 
     @classmethod
-    def of(cls, config: RunConfig, schedule: Schedule, model: Model, stage: Stage, number: int) -> Update:
+    def of(cls, config: RunConfig, schedule: Schedule, model: Model, stage: AnyStage, number: int) -> Update:
         """That of a stage of `model`, the one of this number."""
         named = {name: p for name, p in _own(model.named_parameters(), stage.parameters()) if p.requires_grad}
         if stage.head is not None:

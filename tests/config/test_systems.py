@@ -15,9 +15,12 @@ from gnnpar.train.order import build_schedule
 from gnnpar.train.run import cut, prepare, run
 from gnnpar.train.trainer import Trainer
 
+SAMPLED = {"cluster_gcn", "data_parallel", "fastgcn", "graphsage", "graphsaint", "ladies", "shadow", "vrgcn"}
 WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "feature_parallel", "sar"}
 WHOLE |= {"gas", "rest", "lmc", "gpipe_naive"}
 WHOLE |= {"pipegcn", "bns_gcn", "adaqp", "sancus"}
+WHOLE |= {"gas", "rest", "lmc"}
+WHOLE |= {"pipegcn", "bns_gcn", "adaqp", "sancus"} | SAMPLED
 UNFLUSHED = {
     "pipedream": "stash",
     "pipedream_vertical": "vertical",
@@ -34,6 +37,7 @@ OF_FAMILIES = [name for name, family in FAMILIES.items() if "updates" not in fam
 # ranks, stages, replicas, in two halves (I and W)
 TABLE = {
     "feature_parallel": (1, 1, 1, False),
+    **dict.fromkeys(SAMPLED, (1, 1, 1, False)),
     "full_batch": (1, 1, 1, False),
     "gnnpipe": (2, 2, 1, False),
     "gnnpipe_hybrid": (2, 2, 1, False),
@@ -181,3 +185,16 @@ def test_a_preset_whose_ways_read_each_other_trains(name, size, tmp_path, monkey
     assert summary["history_age_max"] == (name == "gnnpipe_hybrid")
     # Steps 1, 2 and 3 after the warm-up read rows of step 0.
     assert (summary["halo_age_mean"], summary["halo_age_max"]) == ((2, 3) if name == "sancus" else (0, 0))
+
+
+def test_mini_batches_on_two_replicas_train(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNPAR_DATA", str(tmp_path / "home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    keys = ["system=data_parallel", "dataset=karate", "batch.fanouts=[3,2,2]", "batch.size=2"]
+    keys += ["model.hidden=8", "train.num_epochs=4", "train.eval_every=2", "trace.tensorboard=false"]
+    config = compose([*keys, "run.dir=out", "launch.timeout_s=60"])
+    assert (Mesh.of(config).size, config.model.name) == (2, "sage")
+    summary = run(config).summary
+    assert 0 <= summary["test_accuracy"] <= 1
+    assert summary["bytes_per_epoch"]["weight"] > 0 and summary["bytes_per_epoch"]["stage"] == 0

@@ -1,5 +1,7 @@
 """Columns, ways, processes and chunks: each process in one place, each chunk with one way of a column."""
 
+from dataclasses import replace
+
 import pytest
 
 from gnnpar.config.schema import BatchConfig, ParallelConfig, RunConfig
@@ -37,3 +39,12 @@ def test_one_number_is_that_of_every_stage():
     )
     assert Mesh.of(config) == Mesh((2, 2, 2), 8)
     assert Mesh.of(RunConfig()) == Mesh((1,), 1)
+
+
+def test_replicas_are_further_ways():
+    """Of micro-batches that read nothing of each other: no process has to know which of the two it is."""
+    batch = BatchConfig(kind="clusters", num_chunks=4)
+    replicas = RunConfig(batch=batch, parallel=ParallelConfig(stages=2, replicas=3, ways=[1, 2]))
+    assert Mesh.of(replicas) == Mesh.of(replace(replicas, parallel=ParallelConfig(stages=2, ways=[3, 6])))
+    batch = BatchConfig(kind="saint", num_chunks=4, per_step=5)
+    assert Mesh.of(replace(replicas, batch=batch)) == Mesh((3, 6), 30)

@@ -168,7 +168,7 @@ def test_buffers_are_sized_by_chunk_and_spec():
     stage = run.executor.stages[0, 1]
     chunk = run.chunked.chunks[2]
     (specs,) = stage.receives.values()
-    payload = run.executor.empty_payload(chunk, specs)
+    payload = run.executor.empty_payload(chunk.num_rows, specs)
     assert [tuple(t.shape) for t in payload] == [(chunk.num_rows, *spec.tail) for spec in specs]
     assert [spec.name for spec in specs] == ["h", "h0"]
     assert {t.dtype for t in payload} == {torch.float64}

@@ -10,6 +10,7 @@ from gnnpar.graph.kernels.dropout import dropout
 from gnnpar.graph.kernels.keys import DropoutKey
 from gnnpar.graph.kernels.pull import pull
 from gnnpar.graph.kernels.sparse import sparse_linear
+from gnnpar.graph.kernels.transpose import transpose
 
 __all__ = ["warm_up"]
 
@@ -24,6 +25,7 @@ def warm_up(dtype: torch.dtype = torch.float32) -> None:
     key, out = DropoutKey(0, 0, 0, 0), torch.empty_like(x)
     for weight in (None, ones):
         pull(indptr, indices, x, out, weight=weight)
+    transpose(indptr, indices.long(), 1)
     passes.relu_dropout_backward(x, passes.relu_dropout_scaled(x, ids, key, 0.5, ones, out), 0.5, ones, x)
     passes.split_rows(x, ones, out, torch.zeros_like(x))
     passes.scale_rows(x, ones, out)
