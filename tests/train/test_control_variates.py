@@ -1,5 +1,6 @@
 """VR-GCN against a dense serial reference of its update: loss and gradients of several steps, dropout on."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from train.test_mini_batches import assert_same, compare, config_of, steps_of, t
 
 from gnnpar.config.schema import HistoryConfig
 from gnnpar.dist import Context, Mesh
+from gnnpar.errors import InputError
 from gnnpar.model import Rows
 
 STEPS = 5
@@ -126,3 +128,20 @@ def test_stages_have_histories_of_their_layers(pool):
         (with_variates(config_of("gcnii", stages=2, fanouts=(2, 1, 2, 1))), {"directed": False}),
     ]
     compare(pool, 2, cases, serial)
+
+
+def test_histories_handed_out_go_on_where_they_were():
+    config = with_variates(CASES[0])
+    first, second, fresh = (trainer_of(config) for _ in range(3))
+    for _ in range(3):
+        first.train_step()
+    state = copy.deepcopy(first.histories_state())
+    for other in (second, fresh):
+        for name, value in other.parameters().items():
+            value.copy_(first.parameters()[name])
+        other.step = first.step
+    second.load_histories(state)
+    wanted = first.train_step().loss
+    assert second.train_step().loss == wanted != fresh.train_step().loss
+    with pytest.raises(InputError, match="keep graph"):
+        second.load_histories({**state, "graph": "another"})
