@@ -18,6 +18,7 @@ from gnnpar.analysis.totals import ModelCost, cost_of_model
 from gnnpar.analysis.traffic import Flow, epoch_traffic
 from gnnpar.config import RunConfig
 from gnnpar.dist import Mesh
+from gnnpar.errors import InputError
 from gnnpar.graph import Graph
 from gnnpar.history import HistoryPolicy
 from gnnpar.model import Model
@@ -143,6 +144,9 @@ def analyze(
 
     Cost: one pass of at most three layers over some hundred edges, and the partition (cached).
     """
+    if config.batch.sampled:
+        why = f"batch.kind={config.batch.kind} draws mini-batches, whose sizes are known when they are drawn"
+        raise InputError("analysis", [f"{why}; analyse batch.kind=chunks or clusters"])
     if graph is None:
         from gnnpar.data import load
 
