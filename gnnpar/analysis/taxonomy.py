@@ -221,10 +221,11 @@ class _Facts:
         if values.get("history.compensate"):
             found.append(Stale("gradients", "of other micro-batches from histories", self._epoch_bound()))
         mode = values.get("halo.mode", "exact")
-        if self.ways > 1 and mode in ("stale", "bounded"):
-            bound = 1 if mode == "stale" else self._halo_bound()
-            found.append(Stale("embeddings", "of other ways", bound))
-            found.append(Stale("gradients", "of other ways", bound))
+        if self.ways > 1 and mode == "stale":
+            found += [Stale(what, "of other ways", 1) for what in ("embeddings", "gradients")]
+        age = int(values.get("halo.period", 1)) - 1
+        if self.ways > 1 and mode == "bounded" and age:
+            found.append(Stale("embeddings", "of other ways", age))
         policy = values.get("weights.policy", "flush")
         if policy not in ("flush", "local"):
             # The first of S stages has S micro-batches in flight, an update after each; 2BW waits for one.
@@ -247,12 +248,6 @@ class _Facts:
     def _refreshed(self, bound: int | None) -> int | None:
         every = self.values.get("history.refresh_every")
         return bound if every is None else int(every) if bound is None else min(bound, int(every))
-
-    def _halo_bound(self) -> int | None:
-        for key in ("halo.bound", "halo.max_age", "halo.period", "halo.refresh_every"):
-            if self.values.get(key) is not None:
-                return int(self.values[key])
-        return None
 
     @property
     def partitioning(self) -> str:
@@ -287,7 +282,7 @@ class _Facts:
             found.append("rows of other ways are sampled and rescaled")
         if self.ways > 1 and mode == "quantised":
             found.append("rows of other ways travel in fewer bits")
-        if values.get("parallel.sequential"):
+        if values.get("memory.sequential"):
             found.append("rows of other ways are fetched one way at a time, and again for the backward pass")
         if values.get("memory.recompute"):
             found.append("activations are computed again")

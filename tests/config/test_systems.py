@@ -18,8 +18,6 @@ from gnnpar.train.trainer import Trainer
 SAMPLED = {"cluster_gcn", "data_parallel", "fastgcn", "graphsage", "graphsaint", "ladies", "shadow", "vrgcn"}
 WHOLE = {"full_batch", "gnnpipe", "graph_parallel", "gnnpipe_hybrid", "feature_parallel", "sar"}
 WHOLE |= {"gas", "rest", "lmc", "gpipe_naive"}
-WHOLE |= {"pipegcn", "bns_gcn", "adaqp", "sancus"}
-WHOLE |= {"gas", "rest", "lmc"}
 WHOLE |= {"pipegcn", "bns_gcn", "adaqp", "sancus"} | SAMPLED
 UNFLUSHED = {
     "pipedream": "stash",
