@@ -1,6 +1,6 @@
 """What a run costs and what it is, before anything runs: work, depth, bytes, memory, taxonomy."""
 
-from gnnpar.analysis.analyze import Analysis, analyze, analyze_presets
+from gnnpar.analysis.analyze import Analysis, analyze, analyze_presets, taxonomy_of
 from gnnpar.analysis.expr import Expr, log2, symbol
 from gnnpar.analysis.layers import LayerCost, Pass
 from gnnpar.analysis.schemes import Scheme, schemes
@@ -27,4 +27,5 @@ __all__ = [
     "step_traffic",
     "symbol",
     "taxonomy",
+    "taxonomy_of",
 ]

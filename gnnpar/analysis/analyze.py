@@ -30,7 +30,7 @@ from gnnpar.train.job import make_model
 from gnnpar.train.order import build_schedule, runs_by_branch
 from gnnpar.train.run import prepare
 
-__all__ = ["Analysis", "analyze", "analyze_presets"]
+__all__ = ["Analysis", "analyze", "analyze_presets", "taxonomy_of"]
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,12 @@ def analyze_presets(names: Sequence[str]) -> list[Taxonomy]:
     """The rows of presets by name."""
     from gnnpar.config import compose
 
-    configs = [compose([f"system={name}"]) for name in names]
-    return [taxonomy(flat_values(config), build_schedule(config)) for config in configs]
+    return [taxonomy_of(compose([f"system={name}"])) for name in names]
+
+
+def taxonomy_of(config: RunConfig) -> Taxonomy:
+    """The row of a configuration."""
+    return taxonomy(flat_values(config), build_schedule(config))
 
 
 def _deal(
@@ -235,7 +239,7 @@ def _uncounted(values: dict[str, Any]) -> list[str]:
     reasons = {
         "batch.kind": ("chunks", "clusters"),
         "parallel.split": ("vertices",),
-        "parallel.sequential": (False,),
+        "memory.sequential": (False,),
         "parallel.replicas": (1,),
         "halo.mode": ("exact",),
         "weights.policy": ("flush",),

@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from gnnpar.config.schema import RunConfig
+from gnnpar.errors import InputError
 from gnnpar.report.measure import Measured
 from gnnpar.report.run import RunRecord
 from gnnpar.trace.attribution import CATEGORIES
@@ -20,6 +22,7 @@ __all__ = [
     "prediction_rows",
     "seconds_text",
     "summary_rows",
+    "taxonomy_rows",
     "what_if_rows",
 ]
 
@@ -35,6 +38,22 @@ def summary_rows(runs: Sequence[RunRecord]) -> list[list[str]]:
     """One row a fact: its name, then each run's value; rows that no run has are left out."""
     rows = [[name, *(of(run) for run in runs)] for name, of in _FACTS.items()]
     return [row for row in rows if any(row[1:])]
+
+
+def taxonomy_rows(runs: Sequence[RunRecord]) -> list[list[str]]:
+    """The comparison row of Besta and Hoefler's survey, turned: one line a column, then each run's cell.
+
+    Empty where a configuration cannot be read any more.
+    """
+    # Imports torch, which nothing else here needs.
+    from gnnpar.analysis import taxonomy_of
+    from gnnpar.config.section import build
+
+    try:
+        cells = [taxonomy_of(build(RunConfig, run.config)).pairs() for run in runs]
+    except InputError:
+        return []
+    return [[column[0][0], *(cell for _, cell in column)] for column in zip(*cells, strict=True)]
 
 
 def breakdown_rows(measured: Measured) -> list[list[str]]:

@@ -17,6 +17,10 @@ def markdown_page(pairs: Sequence[tuple[RunRecord, Measured | None]]) -> str:
     parts = [f"# {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"]
     parts += [f"> {run.name}: {note}" for run in runs for note in run.notes]
     parts.append(_table(["", *(run.name for run in runs)], facts.summary_rows(runs)))
+    taxonomy = facts.taxonomy_rows(runs)
+    if taxonomy:
+        parts.append("## Kind of parallelism, after Besta and Hoefler")
+        parts.append(_table(["", *(run.name for run in runs)], taxonomy))
     for run, measured in pairs:
         of = f", {run.name}" if len(runs) > 1 else ""
         if measured is not None:

@@ -42,6 +42,7 @@ def html_page(pairs: Sequence[tuple[RunRecord, Measured | None]]) -> str:
         _bytes(pairs),
         _staleness(runs),
         _memory(pairs),
+        _taxonomy(runs),
         _environment(runs),
     ]
     style = (ASSETS / "page.css").read_text(encoding="utf-8")
@@ -223,6 +224,12 @@ def _memory(pairs: Sequence[tuple[RunRecord, Measured | None]]) -> str:
     chart = lines(curves, unit=" MiB")
     inner = f'<div class="pair"><div>{chart}</div></div>'
     return _section("memory", "Memory in use at the end of an epoch", inner) if chart else ""
+
+
+def _taxonomy(runs: Sequence[RunRecord]) -> str:
+    rows = facts.taxonomy_rows(runs)
+    table = _table(["", *_names(runs)], rows, text=True)
+    return _section("taxonomy", "Kind of parallelism, after Besta and Hoefler", table) if rows else ""
 
 
 def _environment(runs: Sequence[RunRecord]) -> str:
