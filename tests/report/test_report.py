@@ -18,7 +18,17 @@ from gnnpar.report.run import read_runs
 from gnnpar.trace.attribution import CATEGORIES
 
 EPOCHS = 6
-SECTIONS = {"summary", "curves", "breakdown", "step-0", "bytes", "staleness", "memory", "environment"}
+SECTIONS = {
+    "summary",
+    "curves",
+    "breakdown",
+    "step-0",
+    "bytes",
+    "staleness",
+    "memory",
+    "taxonomy",
+    "environment",
+}
 VOID = {"meta", "br"}
 CLOSED = {"line", "path", "circle", "rect"}
 """Elements of SVG that may close themselves."""
@@ -168,7 +178,7 @@ def test_a_run_without_a_trace_shows_the_rest(run_dir):
     shutil.rmtree(run_dir / "trace")
     report(run_dir)
     page = page_of(run_dir / "report.html")
-    assert page.sections == {"summary", "curves", "staleness", "environment"} and page.data == {}
+    assert page.sections == {"summary", "curves", "staleness", "taxonomy", "environment"} and page.data == {}
     assert "not traced" in fault(run_dir, f"trace={run_dir / 'x.json'}")
 
 
