@@ -17,7 +17,7 @@ __all__ = ["configuration_page", "field_docs"]
 
 HEAD = """# Configuration
 
-Written from `gnnpar/config/schema.py` by `make docs`.
+Written from `gnnpar/config/` by `make docs`.
 
 A run is described by config groups and keys, as in
 `gnnpar train model=gcnii system=gnnpipe model.num_layers=64 train.lr=0.01`. A group picks a file of
@@ -48,14 +48,19 @@ def configuration_page() -> str:
 
 def field_docs() -> Iterator[tuple[str, str]]:
     """Docstring of every key that has one, by dotted name."""
-    tree = ast.parse(inspect.getsource(schema))
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            section: str = getattr(schema, node.name).section
-            for field, doc in zip(node.body, node.body[1:], strict=False):
-                text = _string(doc)
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and text:
-                    yield f"{section}.{field.target.id}".lstrip("."), " ".join(text.split())
+    for section in _sections():
+        (node,) = ast.parse(inspect.getsource(section)).body
+        assert isinstance(node, ast.ClassDef)
+        for field, doc in zip(node.body, node.body[1:], strict=False):
+            text = _string(doc)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and text:
+                yield f"{section.section}.{field.target.id}".lstrip("."), " ".join(text.split())
+
+
+def _sections() -> list[type[Section]]:
+    """The classes of all sections, that of a run included."""
+    found = (getattr(schema, name) for name in schema.__all__)
+    return [one for one in found if issubclass(one, Section)]
 
 
 def _string(node: ast.stmt) -> str | None:
@@ -69,10 +74,7 @@ def _string(node: ast.stmt) -> str | None:
 
 
 def _section_doc(section: str) -> str:
-    classes = (
-        value for value in vars(schema).values() if isinstance(value, type) and issubclass(value, Section)
-    )
-    (found,) = (one for one in classes if one is not Section and one.section == section)
+    (found,) = (one for one in _sections() if one.section == section)
     return inspect.getdoc(found) or ""
 
 

@@ -1,0 +1,1 @@
+"""The sections of a configuration, a few a file; `gnnpar.config.schema` puts them together."""
