@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import mmap
 import os
+import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,8 @@ class MappedRows:
             os.close(lock)
             raise
         self._lock = lock
+        # Who drops the histories without a word gives them back, too.
+        weakref.finalize(self, _close, lock)
         assert self._map is not None
         return torch.frombuffer(self._map, dtype=dtype).view(rows, width)
 
@@ -74,9 +78,10 @@ class MappedRows:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _refused(f"{self.path} is in use by another run") from None
+            text = f"history.dir: {self.path} is in use by a run that has not ended; choose another folder"
+            raise InputError("histories", [text]) from None
         written = os.read(lock, 1 << 16)
-        differs = _differences(json.loads(written), asdict(header)) if written else ""
+        differs = _differences(_parsed(written), asdict(header)) if written else ""
         if differs:
             raise _refused(f"{self.path} holds other histories ({differs})")
         size = header.rows * header.width * getattr(torch, header.dtype).itemsize
@@ -101,20 +106,36 @@ class MappedRows:
     def close(self) -> None:
         """Let others open the file; its rows may still be read here."""
         if self._lock >= 0:
-            os.close(self._lock)
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
             self._lock = -1
 
 
 def foreign_histories(folder: Path, graph: Graph) -> list[str]:
     """Faults: files in the folder that are of another graph, or of another order of its vertices."""
     headers = sorted(folder.glob("rank*.json"))
-    found = [(path, json.loads(path.read_text()).get("graph")) for path in headers]
+    # A header that was never written is of a run that got no room for its rows: they hold nothing.
+    texts = [(path, path.read_bytes()) for path in headers]
+    found = [(path, _parsed(text).get("graph")) for path, text in texts if text]
     return [
         f"history.dir: {path} is of graph {of}, not of {graph.name} in this order ({graph.fingerprint}); "
         "choose another folder, or remove its files"
         for path, of in found
         if of != graph.fingerprint
     ][:1]
+
+
+def _parsed(header: bytes) -> dict[str, Any]:
+    """What a header says; nothing where it cannot be read."""
+    try:
+        found = json.loads(header)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _close(lock: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(lock)
 
 
 def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> str:

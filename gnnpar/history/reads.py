@@ -117,6 +117,12 @@ class Reads:
             return self.normaliser
         return self._divisors[int(self.position[chunk.index]) * self.num_updates // len(self.slots)]
 
+    def loss_share(self, chunk: Chunk) -> float:
+        """What the mean loss of a chunk's update counts in the step's: its share of the labels."""
+        if self.num_updates == 1:
+            return 1.0
+        return self.divisor(chunk) / (self.labelled or 1)
+
     @cached_property
     def _divisors(self) -> tuple[int, ...]:
         size = len(self.slots) // self.num_updates

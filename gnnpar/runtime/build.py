@@ -111,7 +111,9 @@ def build_stage(
     sends = {target: specs for (source, target), specs in payloads.items() if source == number}
     head = None
     if config.weights.policy == "local" and targets is None:
-        width = next(spec.tail[-1] for specs in sends.values() for spec in specs if spec.name == "h")
+        # Where a branch ends, its rows go on as a carry.
+        rows = {"h", model.keeps.get(indices[-1])}
+        width = next(spec.tail[-1] for specs in sends.values() for spec in specs if spec.name in rows)
         head = LocalHead(
             width,
             chunked.graph.num_classes,

@@ -176,6 +176,8 @@ class Executor:
             out = stage.forward(slot, payloads, reads, state.number, split=state.splits)
             if stage.targets is not None:
                 loss = stage.loss(slot)
+                if state.schedule.num_updates > 1:
+                    loss = loss * reads.loss_share(slot[0])
                 state.loss = loss if state.loss is None else state.loss + loss
         self._hand_over(action, Kind.F, batch, out, state)
 

@@ -18,9 +18,9 @@ class WeightPolicy:
     """A row of the table of asynchronous pipelines.
 
     Attributes:
-        forward: version that a forward pass starts from: the newest ("now"), the one before the update its
-            micro-batch belongs to made possible ("previous": k-1 for update k), or the one that the first
-            stage had when the micro-batch entered ("entry").
+        forward: version that a forward pass starts from: the newest ("now"); that after k-1 updates, for
+            micro-batches of update k, counted from 0 ("previous"); or that of the first stage when the
+            micro-batch entered it ("entry").
         backward: "forward", the weights of the forward pass; or "now", the newest.
         distances: how far passes predict weights by their velocity W_t - W_{t-1}; None: not at all.
         once: one prediction serves all micro-batches of an update (XPipe's bellwether).

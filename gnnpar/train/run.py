@@ -172,6 +172,12 @@ def prepare(config: RunConfig, graph: Graph, model: Model | None) -> ChunkedGrap
             "and ways do not reduce such statistics within a pass; use model.norm=layer, "
             "batch.kind=clusters, or parallel.ways=1"
         )
+    if network.chunk_dependent and config.weights.policy != "flush":
+        faults.add(
+            "weights.policy: the model normalises over all rows that run together (such as model.norm=batch) "
+            "and merges what it saw when a step ends, which none does without a flush; use model.norm=layer, "
+            "or weights.policy=flush"
+        )
     if network.chunk_dependent and config.batch.joined > 1:
         faults.add(
             "batch.joined: the model normalises over all rows that run together (such as model.norm=batch), "

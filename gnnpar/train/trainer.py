@@ -165,7 +165,7 @@ class Trainer:
         for update in self._updates:
             update.begin(synchronous=waits or reads.exact)
         loss = self.executor.run(program, reads, self.step)
-        value = self._share_loss(loss) / reads.num_updates
+        value = self._share_loss(loss)
         with self.recorder.span("STEP"):
             self._clip()
             for update in self._updates:
@@ -178,12 +178,13 @@ class Trainer:
             reads.history_share,
             self.recorder.add("step", start, batch=self.step - 1),
             reads.age_max,
-            reads.normaliser if reads.labelled else 0,
+            reads.normaliser if reads.labelled or self.policy.compensate else 0,
             reads.num_reads,
         )
 
     def gradients(self) -> dict[str, Tensor]:
-        """Gradients of this rank's stages in the last step, by global parameter name."""
+        """Gradients of this rank's stages in the last step, by global parameter name; zero where updates
+        without a flush have used them up."""
         return {
             name: p.grad if p.grad is not None else torch.zeros_like(p)
             for update in self._updates

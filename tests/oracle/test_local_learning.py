@@ -105,11 +105,11 @@ def one_after_the_other(case, orders, split):
                     loss = F.cross_entropy(logits, graph.y[wanted], reduction="sum") / together
                     loss.backward()
                     if head is None:
-                        shares.append(loss.item())
+                        shares.append(loss.item() * together)
                     outputs.append((h.detach(), {name: c.detach() for name, c in carries.items()}))
                 optimizer.step()
                 inputs = outputs
-        losses.append(sum(shares) / case[1])
+        losses.append(sum(shares) / chunked.num_labels(chunked.chunks))
     return losses, {name: p.detach() for _, named, _, _ in stages for name, p in named.items()}
 
 

@@ -113,8 +113,8 @@ def replay(case, orders, split):
                 loss = F.cross_entropy(logits[wanted], graph.y[wanted], reduction="sum") / together
             with delayed.backward():
                 loss.backward()
-            shares.append(loss.item())
-        losses.append(sum(shares) / case[3])
+            shares.append(loss.item() * together)
+        losses.append(sum(shares) / chunked.num_labels(chunked.chunks))
     delayed.show_newest()
     return losses, {name: p.detach().clone() for name, p in names.items()}
 

@@ -61,8 +61,8 @@ def _broken(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     if v["optimizer.momentum"] and v["optimizer.name"] != "sgd":
         yield (
             ("optimizer.momentum", "optimizer.name"),
-            f"optimizer.momentum: only sgd has momentum, but optimizer.name={v['optimizer.name']}; "
-            "use optimizer.betas",
+            f"optimizer.momentum: only sgd has momentum, but optimizer.name={v['optimizer.name']}; set "
+            "optimizer.momentum=0 (and optimizer.betas)",
         )
     if not v["partition.cost_vertex"] and not v["partition.cost_edge"]:
         yield (

@@ -8,6 +8,10 @@ from typing import Any
 __all__ = ["step_faults"]
 
 
+_OF_HISTORIES = {"history.compensate": False, "history.refresh_every": None, "trace.history_error": False}
+"""Key → its default."""
+
+
 def step_faults(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Micro-batches of several chunks, epochs of several steps, and the histories that these read."""
     chunks, joined, steps = v["batch.num_chunks"], v["batch.joined"], v["batch.steps_per_epoch"]
@@ -50,7 +54,11 @@ def step_faults(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
                 "batch.joined: clusters have no edges between them that joining could restore; use "
                 "batch.kind=chunks, with history.mode=drop to leave out edges to chunks outside",
             )
-        return  # they have no history
+        for key, default in _OF_HISTORIES.items():
+            if v[key] != default:
+                text = f"{key}: clusters read nothing of each other, so there are no histories; leave it out"
+                yield ((key, "batch.kind"), text)
+        return
     if steps > 1 and mode == "snapshot" and v["weights.policy"] == "flush":
         yield (
             ("batch.steps_per_epoch", "history.mode", "weights.policy"),

@@ -11,7 +11,22 @@ __all__ = ["weight_faults"]
 _ORDERS = {"local": "local_learning", "flush": None}
 """Policy of weights → the schedule that it is for; those not named here: async_1f1b; None: all others."""
 
+_CHOICES = {
+    "local_learning": "local",
+    "async_1f1b": "live, stash, vertical, double, spectrain, xpipe, pipeoptim, pipemare",
+}
+"""Schedule → its policies."""
+
 _PREDICTING = ("spectrain", "xpipe", "pipeoptim")
+_REREADING = ("live", *_PREDICTING, "pipemare")
+
+_OF_POLICIES = {
+    "weights.head": (("local",), "linear"),
+    "weights.decay": (("pipemare",), 0.135),
+    "weights.horizon": (("pipemare",), 0),
+    "weights.distance": (_PREDICTING, "paper"),
+}
+"""Key → the policies that read it, and its default."""
 
 
 def weight_faults(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -19,11 +34,18 @@ def weight_faults(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]
     policy, name = v["weights.policy"], v["schedule.name"]
     keys = ("weights.policy", "schedule.name")
     order = _ORDERS.get(policy, "async_1f1b")
+    for key, (readers, default) in _OF_POLICIES.items():
+        if policy not in readers and v[key] != default:
+            text = (
+                f"{key}: weights.policy={policy} does not read it; leave it out, or use "
+                f"{' or '.join(readers)}"
+            )
+            yield ((key, "weights.policy"), text)
     if order is not None and name != order:
         yield (
             keys,
-            f"weights.policy: {policy} needs schedule.name={order}, not {name}: in other orders updates wait "
-            "for all passes; set it, or use weights.policy=flush",
+            f"weights.policy: {policy} needs schedule.name={order}, not {name}; set it, or use another "
+            f"policy: {_CHOICES.get(name, 'flush')}",
         )
     if order is None:
         if name == "local_learning" or (name == "async_1f1b" and v["batch.steps_per_epoch"] > 1):
@@ -33,6 +55,21 @@ def weight_faults(v: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]
             text = "weights.sync_epochs: with weights.policy=flush every epoch is synchronous; leave it out"
             yield (("weights.sync_epochs", "weights.policy"), text)
         return
+    if policy == "local" and v["weights.sync_epochs"]:
+        text = "weights.sync_epochs: stages with losses of their own wait for no other; leave it out"
+        yield (("weights.sync_epochs", "weights.policy"), text)
+    if policy in _REREADING and v["memory.recompute"]:
+        yield (
+            ("memory.recompute", "weights.policy"),
+            f"memory.recompute: {policy} goes backward with other weights than forward, which activations "
+            "computed again would then have, too; leave it out, or use weights.policy=stash",
+        )
+    if v["batch.kind"] == "chunks" and v["history.mode"] == "drop":
+        yield (
+            ("history.mode", "batch.kind", "weights.policy"),
+            "history.mode: drop leaves out edges to chunks outside an update, but without a flush the "
+            "updates of an epoch read each other; use history.mode=latest, or batch.kind=clusters",
+        )
     size = v["batch.num_chunks"] // (v["batch.joined"] * v["batch.steps_per_epoch"])
     if policy == "double" and size < v["parallel.stages"]:
         yield (
