@@ -123,7 +123,7 @@ class Taxonomy:
             ("programming model", self.programming),
             ("partitioning", self.partitioning),
             ("offload", self.offload),
-            ("remarks", "; ".join(self.remarks) or "exact"),
+            ("remarks", "; ".join(self.remarks) or ("–" if self.stale else "exact")),
         ]
 
 
@@ -283,7 +283,7 @@ class _Facts:
         if self.ways > 1 and mode == "quantised":
             found.append("rows of other ways travel in fewer bits")
         if values.get("memory.sequential"):
-            found.append("rows of other ways are fetched one way at a time, and again for the backward pass")
+            found.append("rows of other ways are fetched one way at a time, whenever they are read")
         if values.get("memory.recompute"):
             found.append("activations are computed again")
         return found

@@ -26,6 +26,10 @@ Runs with trace.enabled=true tell most. docs/report.md tells how to read it.
 OPTIONS = {"format": ("html", "md"), "out": (), "figures": (), "trace": ()}
 
 
+ENDINGS = {"out": (".html", ".md"), "trace": (".json",)}
+"""Option that names a file to write → how it must end."""
+
+
 def main(argv: list[str]) -> int:
     """Run the subcommand; the exit code. Raises `InputError` for the caller to print."""
     if wants_help(argv):
@@ -39,6 +43,17 @@ def main(argv: list[str]) -> int:
         raise InputError("gnnpar report", [f"{text}; options are {', '.join(OPTIONS)}" for text in wrong])
     if not names:
         raise InputError("gnnpar report", ["give at least one run directory, such as results/runs/…"])
+    faults = [
+        f"{key}: {given} does not end in {' or '.join(ends)}, and might be another file of a run; use one "
+        "that does"
+        for key, ends in ENDINGS.items()
+        if (given := options[key]) and not given.endswith(ends)
+    ]
+    reserved = ("summary.json", "env.json", "about.json")
+    if options["trace"] and Path(options["trace"]).name in reserved:
+        faults.append(f"trace: {options['trace']} is another file of a run; choose another name")
+    if faults:
+        raise InputError("gnnpar report", faults)
     if options["trace"] and len(names) > 1:
         raise InputError("gnnpar report", ["trace: takes one run"])
 

@@ -86,7 +86,7 @@ def summary_pairs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if summary["halo_age_max"]:
         yield (
             "age of rows of other ways",
-            f"mean {summary['halo_age_mean']:.2f}, max {summary['halo_age_max']} epochs",
+            f"mean {summary['halo_age_mean']:.2f}, max {summary['halo_age_max']} steps",
         )
     yield "peak memory by rank", ", ".join(map(bytes_text, summary["peak_memory_bytes"]))
 

@@ -81,8 +81,10 @@ def what_if_rows(measured: Measured) -> list[list[str]]:
     ]
     written = [[name, f"{1e3 * value:.2f}", f"{value / found.replayed:.3f}"] for name, value in rows]
     if prediction is not None and prediction.twice is not None:
+        # Both simulated, so that what the simulator leaves out counts on neither side.
         share = prediction.twice / prediction.seconds[0]
-        written.append(["with twice the chunks (simulated)", f"{1e3 * prediction.twice:.2f}", f"{share:.3f}"])
+        twice = f"{1e3 * found.replayed * share:.2f}"
+        written.append(["with twice the chunks (simulated change)", twice, f"{share:.3f}"])
     return written
 
 
@@ -145,7 +147,8 @@ def _stages(run: RunRecord) -> str:
 
 
 def _chunks(run: RunRecord) -> str:
-    return f"{run.key('batch.num_chunks')} {run.key('batch.kind')}"
+    count, kind = run.key("batch.num_chunks"), str(run.key("batch.kind"))
+    return f"{count} {kind.removesuffix('s') if count == 1 else kind}"
 
 
 def _sent(run: RunRecord) -> str:
@@ -164,6 +167,12 @@ def _history(run: RunRecord) -> str:
         return ""
     age, most = run.summary["history_age_mean"], run.summary["history_age_max"]
     return f"{_percent(run.summary['history_read_share'])} of reads, age {age:.2f} on average, at most {most}"
+
+
+def _halo(run: RunRecord) -> str:
+    if not run.summary.get("halo_age_max"):
+        return ""
+    return f"age {run.summary['halo_age_mean']:.2f} on average, at most {run.summary['halo_age_max']}"
 
 
 def _best(run: RunRecord) -> str:
@@ -198,6 +207,7 @@ _FACTS = {
     "waiting": _bubble,
     "sent per epoch": _sent,
     "histories": _history,
+    "rows of other ways": _halo,
     "peak memory by rank": _memory,
     "parameters": lambda run: f"{run.summary['num_parameters']:,}" if "num_parameters" in run.summary else "",
     "seed": lambda run: str(run.key("seed")),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from gnnpar.config import RunConfig, config_hash
+from gnnpar.config.schema import TraceConfig
 from gnnpar.dist import Mesh
 from gnnpar.dist.launch import num_cores
 from gnnpar.study.grid import Job
@@ -16,8 +17,8 @@ __all__ = ["Budget", "seedless_hash"]
 
 
 def seedless_hash(config: RunConfig) -> str:
-    """Equal for runs that differ in their seed only."""
-    return config_hash(replace(config, seed=0))
+    """Equal for runs that differ only in their seed, or in what is recorded of them."""
+    return config_hash(replace(config, seed=0, trace=TraceConfig()))
 
 
 @dataclass

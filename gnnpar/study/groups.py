@@ -132,7 +132,9 @@ def telling_keys(groups: Sequence[Group]) -> list[str]:
 
 def _keys(run: Run) -> dict[str, Any]:
     flat = dump_flat(run.config)
-    return {key: value for key, value in flat.items() if key != "seed" and not key.startswith("run.")}
+    return {
+        key: value for key, value in flat.items() if key != "seed" and not key.startswith(("run.", "trace."))
+    }
 
 
 def _preset(one: Group) -> dict[str, Any]:

@@ -58,9 +58,9 @@ class HaloConfig(Section):
     smooth_gradients: Probability = 0.0
     """`stale`: the same for gradients."""
     rate: Annotated[float, Above(0), Between(0, 1)] = 1.0
-    """`sampled`: chance of each row to be sent to a way that reads it, drawn in every step."""
+    """`sampled`: chance of each row to be sent to a way that reads it, drawn in every step; 1 is exact."""
     period: PositiveInt = 1
-    """`bounded`: steps after which rows are sent again in any case."""
+    """`bounded`: steps after which rows are sent again in any case; 1 is exact."""
     bound: NonNegative | None = None
     """`bounded`: relative change above which rows are sent again before that; null: never. With dropout p,
     rows change by about √(2p) in every step."""
