@@ -117,7 +117,8 @@ def test_interrupted_twice_it_finishes_with_every_row_once(tmp_path, jobs, stand
         before = now
         record = json.loads((path / "sweep.json").read_text())
         kept = [one for one in record["jobs"] if one["state"] in ("finished", "found")]
-        assert len(kept) == len(now) and "running" not in {one["state"] for one in record["jobs"]}
+        # A job may finish just as it is stopped; the next sweep finds it then.
+        assert len(kept) <= len(now) and "running" not in {one["state"] for one in record["jobs"]}
     outcomes = sweep(path, jobs, stand_in, jobs=3, cores=3)
     assert states(outcomes) == {"found": len(before), "finished": 24 - len(before)}
     assert before.items() <= finished().items()
