@@ -1,5 +1,6 @@
 """Histories in files: the same rows, reopened as they were, refused where they are of something else."""
 
+import gc
 import json
 
 import pytest
@@ -31,12 +32,35 @@ def test_a_file_is_reopened_as_it_was(tmp_path):
     x = torch.randn(GRAPH.num_nodes, 4)
     first = store(tmp_path / "rank0.rows")
     first.write(0, x, 0)
-    with pytest.raises(InputError, match="is in use by another run"):
+    with pytest.raises(InputError, match="is in use by a run that has not ended"):
         store(tmp_path / "rank0.rows").allocate(x)
     first.mapped.close()
     again = store(tmp_path / "rank0.rows")
     again.allocate(x[:0])
     assert torch.equal(again.buffer, x)
+
+
+def test_a_file_is_free_again_when_its_rows_are_dropped(tmp_path):
+    """A trainer that is let go does not say so."""
+    first = store(tmp_path / "rank0.rows")
+    first.write(0, torch.ones(GRAPH.num_nodes, 4), 0)
+    del first
+    gc.collect()
+    again = store(tmp_path / "rank0.rows")
+    again.allocate(torch.zeros(0, 4))
+    assert torch.equal(again.buffer, torch.ones(GRAPH.num_nodes, 4))
+
+
+@pytest.mark.parametrize("header", [b"", b'{"graph": ', b"[]"])
+def test_a_header_that_was_not_finished_is_no_traceback(tmp_path, header):
+    (tmp_path / "rank0.json").write_bytes(header)
+    if header:
+        assert len(foreign_histories(tmp_path, GRAPH)) == 1
+        with pytest.raises(InputError, match="holds other histories"):
+            store(tmp_path / "rank0.rows").allocate(torch.zeros(0, 4))
+    else:
+        assert foreign_histories(tmp_path, GRAPH) == []
+        store(tmp_path / "rank0.rows").allocate(torch.zeros(0, 4))
 
 
 @pytest.mark.parametrize(
