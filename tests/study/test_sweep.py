@@ -99,6 +99,15 @@ def signal_when(condition, number):
         thread.join()
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT raises, also where whoever started the tests in the background had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_twice_it_finishes_with_every_row_once(tmp_path, jobs, stand_in):
     path, before = tmp_path / "sweep", {}
 
